@@ -1,0 +1,1 @@
+"""Settings and wiring. Imports every app and is imported by none."""

@@ -1,0 +1,60 @@
+"""The Celery app: queues, routes and the beat table.
+
+Who runs what: the controller consumes `control` and `notify`, a node's agent `node.<name>` and `jobs`.
+"""
+
+import os
+
+from celery import Celery
+from kombu import Queue
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+app = Celery("pilothouse")
+
+from django.conf import settings  # noqa: E402  read after the settings module is named
+
+CONTROL, NOTIFY, JOBS = "control", "notify", "jobs"
+
+app.conf.update(
+    broker_url=settings.REDIS_URL,
+    result_backend=None,
+    task_ignore_result=True,
+    task_serializer="json",
+    accept_content=["json"],
+    task_create_missing_queues=True,
+    task_queues=[Queue(CONTROL), Queue(NOTIFY), Queue(JOBS)],
+    task_default_queue=CONTROL,
+    task_acks_late=True,
+    worker_prefetch_multiplier=1,
+    # A broker that is away must never end a process that supervises inference.
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options={
+        "visibility_timeout": 120,
+        "socket_timeout": 5,
+        "socket_connect_timeout": 2,
+        "retry_on_timeout": True,
+    },
+    # Publishing fails fast: beat and reconciliation make a lost message only a delay.
+    task_publish_retry=False,
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    timezone="UTC",
+    # `expires`: when the controller was away, one tick catches up; a backlog of ticks helps nobody.
+    beat_schedule={
+        "tick-rollouts": {"task": "rollouts.tasks.tick_due", "schedule": 1.0, "options": {"expires": 2}},
+        "publish-snapshot": {
+            "task": "inference.tasks.publish_snapshot",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
+        "mark-silent-nodes": {
+            "task": "inference.tasks.mark_silent_nodes",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
+        "sweep-outbox": {"task": "console.live.tasks.sweep_outbox", "schedule": 2.0, "options": {"expires": 2}},
+    },
+)
+app.autodiscover_tasks(["console.live", "inference", "rollouts"])

@@ -1,0 +1,1 @@
+"""The floor that every app stands on, and the pages."""

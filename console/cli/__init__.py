@@ -1,0 +1,1 @@
+"""The `pilothouse` command. Speaks REST and starts processes; imports no app."""

@@ -1,0 +1,5 @@
+from rest_framework.pagination import CursorPagination
+
+
+class NewestFirst(CursorPagination):
+    ordering = "-id"

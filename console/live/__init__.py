@@ -1,0 +1,1 @@
+"""Events for people: outbox, WebSocket consumer, topics."""

@@ -1,0 +1,83 @@
+"""The signal protocol: what any gate, objective, chart or headline may ask, and the three kinds of answer.
+
+A reading is a value, `NoData` or `ProviderError`; a missing metric is never 0. Both sources answer the same indicators from
+the same counters (interfaces.md, Metrics), so a verdict does not depend on which one is installed.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Indicator(StrEnum):
+    """Counted over requests that reached a version, per `requests_total` and `request_duration_seconds`.
+
+    error_ratio: answers with code 5xx over all answers but refusals of the client's own making (4xx), 0..1.
+    latency_*: milliseconds, interpolated inside a histogram bucket as Prometheus' histogram_quantile does.
+    """
+
+    REQUESTS = "requests"
+    REQUEST_RATE = "request_rate"
+    ERROR_RATIO = "error_ratio"
+    LATENCY_P50 = "latency_p50_ms"
+    LATENCY_P95 = "latency_p95_ms"
+    LATENCY_P99 = "latency_p99_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """version None: all versions together. tenant is honoured by requests, request_rate and error_ratio only."""
+
+    indicator: Indicator
+    service: str
+    version: int | None = None
+    tenant: str | None = None
+    window_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """requests: how many requests the value rests on. at: seconds since the epoch, the end of the window."""
+
+    value: float
+    requests: float
+    at: float
+    source: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoData:
+    reason: str
+    at: float
+    source: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderError:
+    reason: str
+    at: float
+    source: str
+    query: str
+
+
+Reading = Value | NoData | ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """value None: a gap."""
+
+    at: float
+    value: float | None
+
+
+class SignalSource(Protocol):
+    name: str
+
+    def read(self, query: Query, *, at: float | None = None) -> Reading:
+        """The indicator over the window that ends at `at` (default now). Never raises for a far side that is away."""
+
+    def series(self, query: Query, *, start: float, end: float, step_seconds: float) -> list[Point] | ProviderError:
+        """The indicator over a sliding window, for charts. At most 1000 points."""

@@ -1,0 +1,1 @@
+"""The service catalogue and the leases: one disturbing operation for each target."""

@@ -1,0 +1,1 @@
+"""Tenants, members, roles, tokens and quotas; the one permission function."""

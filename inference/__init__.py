@@ -1,0 +1,1 @@
+"""Models, versions, nodes and replicas, and the data plane that serves them."""

@@ -1,0 +1,1 @@
+"""Progressive delivery of model versions."""

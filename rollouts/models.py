@@ -1,0 +1,120 @@
+"""Strategies, rollouts, measurements and decisions."""
+
+from django.db import models
+from django.db.models import Q
+
+from console.services.models import Service
+from console.tenants.models import Tenant
+from inference.models import Version
+from rollouts.states import TERMINAL, Reason, State
+
+
+class Strategy(models.Model):
+    """A named list of steps, validated when saved. tenant null: offered to everyone."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="strategies")
+    name = models.SlugField(max_length=63)
+    steps = models.JSONField(help_text="validated by rollouts.plan")
+    revision = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        verbose_name_plural = "strategies"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "name"], nulls_distinct=False, name="one_strategy_per_tenant_and_name"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Rollout(models.Model):
+    """One attempt to move a service from one version to another. The spec is a snapshot: later edits do not reach it."""
+
+    service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="rollouts")
+    from_version = models.ForeignKey(Version, on_delete=models.PROTECT, null=True, related_name="+")
+    to_version = models.ForeignKey(Version, on_delete=models.PROTECT, related_name="rollouts")
+    strategy_name = models.CharField(max_length=63, blank=True)
+    steps = models.JSONField()
+    on_new_version = models.CharField(max_length=9, default="supersede")
+
+    state = models.CharField(max_length=11, choices=State, default=State.QUEUED)
+    reason = models.CharField(max_length=24, choices=Reason, default=Reason.NONE, blank=True)
+    message = models.CharField(max_length=500, blank=True, help_text="the reason as a sentence with its numbers")
+    step_index = models.PositiveSmallIntegerField(default=0)
+    weight_percent = models.PositiveSmallIntegerField(default=0, help_text="wanted canary weight")
+    # Times are stored, sleeps are not counted: a controller that was away resumes as if it had watched.
+    step_started_at = models.DateTimeField(null=True, help_text="the step's own clock: starts when its weight is real")
+    paused_at = models.DateTimeField(null=True)
+    retry_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="retries")
+
+    revision = models.PositiveIntegerField(default=1, help_text="grows with every change; writes are conditional on it")
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["service"],
+                condition=Q(state__in=["progressing", "paused"]),
+                name="one_active_rollout_per_service",
+            )
+        ]
+        indexes = [models.Index(fields=["state"], name="rollout_by_state")]
+
+    def __str__(self) -> str:
+        return f"rollout {self.pk}: {self.service} to {self.to_version.number}"
+
+    @property
+    def is_terminal(self) -> bool:
+        return State(self.state) in TERMINAL
+
+
+class Measurement(models.Model):
+    """One reading of one gate: the query as sent, the raw value, how many requests it rests on, the limit, the verdict."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="measurements")
+    step_index = models.PositiveSmallIntegerField()
+    gate = models.CharField(max_length=63)
+    at = models.DateTimeField()
+    verdict = models.CharField(max_length=14, help_text="pass, fail, inconclusive, no_data, provider_error, low_evidence")
+    value = models.FloatField(null=True)
+    requests = models.FloatField(null=True)
+    limit = models.CharField(max_length=63)
+    source = models.CharField(max_length=16)
+    query = models.TextField()
+    detail = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.gate} {self.verdict}"
+
+
+class Decision(models.Model):
+    """One immutable record for each transition: what was decided, by whom, on which numbers."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="decisions")
+    at = models.DateTimeField()
+    actor = models.CharField(max_length=150)
+    kind = models.CharField(max_length=24, help_text="start, shift, next_step, pause, resume, promote, abort, ...")
+    step_index = models.PositiveSmallIntegerField()
+    from_state = models.CharField(max_length=11)
+    to_state = models.CharField(max_length=11)
+    weight_percent = models.PositiveSmallIntegerField()
+    sentence = models.CharField(max_length=500)
+    evidence = models.JSONField(default=dict)
+    revision = models.PositiveIntegerField(help_text="of the rollout after this decision")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["rollout", "revision"], name="one_decision_per_rollout_revision")
+        ]
+
+    def __str__(self) -> str:
+        return self.sentence

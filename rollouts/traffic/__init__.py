@@ -1,0 +1,1 @@
+"""Where a rollout moves traffic: one file for each kind of target."""
