@@ -1,0 +1,1 @@
+"""Tests: sentences as names, real parts on free loopback ports, everything ended by its process id."""
