@@ -54,7 +54,11 @@ app.conf.update(
             "schedule": 5.0,
             "options": {"expires": 5},
         },
-        "sweep-outbox": {"task": "console.live.tasks.sweep_outbox", "schedule": 2.0, "options": {"expires": 2}},
+        "sweep-outbox": {
+            "task": "console.live.tasks.sweep_outbox",
+            "schedule": 2.0,
+            "options": {"expires": 2},
+        },
     },
 )
 app.autodiscover_tasks(["console.live", "inference", "rollouts"])

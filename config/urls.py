@@ -1,9 +1,9 @@
 """Every address of the console. Apps own their paths; this file only mounts them."""
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
-api = [
+api: list[URLPattern | URLResolver] = [
     path("", include("console.tenants.api")),
     path("", include("console.audit.api")),
     path("", include("inference.api")),
