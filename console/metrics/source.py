@@ -1,12 +1,14 @@
 """The signal protocol: what any gate, objective, chart or headline may ask, and the three kinds of answer.
 
-A reading is a value, `NoData` or `ProviderError`; a missing metric is never 0. Both sources answer the same indicators from
-the same counters (interfaces.md, Metrics), so a verdict does not depend on which one is installed.
+A reading is a value, `NoData` or `ProviderError`; a missing metric is never 0. Both sources answer the same indicators
+from the same counters, so a verdict does not depend on which one is installed.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+MAX_POINTS = 1000
 
 
 class Indicator(StrEnum):
@@ -79,5 +81,7 @@ class SignalSource(Protocol):
     def read(self, query: Query, *, at: float | None = None) -> Reading:
         """The indicator over the window that ends at `at` (default now). Never raises for a far side that is away."""
 
-    def series(self, query: Query, *, start: float, end: float, step_seconds: float) -> list[Point] | ProviderError:
-        """The indicator over a sliding window, for charts. At most 1000 points."""
+    def series(
+        self, query: Query, *, start: float, end: float, step_seconds: float
+    ) -> list[Point] | ProviderError:
+        """The indicator over a sliding window, for charts. At most MAX_POINTS points, one for each step."""
