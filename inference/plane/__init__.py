@@ -12,7 +12,8 @@ python -m inference.plane.worker --socket PATH --version-dir DIR --service NAME 
     Loads DIR/<model> and listens on PATH (0600) from the first moment: `probe.ask_worker(PATH)` answers while it loads,
     while a plane is connected and while a batch runs. The contract is FILE, else DIR/contract.json, else
     DIR/contract.yaml, else inferred. SIGTERM: no new batch is taken, the one in hand is answered, exit 0.
-    A failed load is told to whoever asks (state `crashed`, detail) for half a second, then exit 3; wrong arguments exit 2.
+    A failed load is told to whoever asks (state `crashed`, detail) for half a second, then exit 3.
+    Wrong arguments exit 2.
 
 Neither process needs the other to start first, and each survives the other's death.
 """
