@@ -41,15 +41,21 @@ class Rollout(models.Model):
 
     state = models.CharField(max_length=11, choices=State, default=State.QUEUED)
     reason = models.CharField(max_length=24, choices=Reason, default=Reason.NONE, blank=True)
-    message = models.CharField(max_length=500, blank=True, help_text="the reason as a sentence with its numbers")
+    message = models.CharField(
+        max_length=500, blank=True, help_text="the reason as a sentence with its numbers"
+    )
     step_index = models.PositiveSmallIntegerField(default=0)
     weight_percent = models.PositiveSmallIntegerField(default=0, help_text="wanted canary weight")
     # Times are stored, sleeps are not counted: a controller that was away resumes as if it had watched.
-    step_started_at = models.DateTimeField(null=True, help_text="the step's own clock: starts when its weight is real")
+    step_started_at = models.DateTimeField(
+        null=True, help_text="the step's own clock: starts when its weight is real"
+    )
     paused_at = models.DateTimeField(null=True)
     retry_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="retries")
 
-    revision = models.PositiveIntegerField(default=1, help_text="grows with every change; writes are conditional on it")
+    revision = models.PositiveIntegerField(
+        default=1, help_text="grows with every change; writes are conditional on it"
+    )
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
@@ -80,7 +86,9 @@ class Measurement(models.Model):
     step_index = models.PositiveSmallIntegerField()
     gate = models.CharField(max_length=63)
     at = models.DateTimeField()
-    verdict = models.CharField(max_length=14, help_text="pass, fail, inconclusive, no_data, provider_error, low_evidence")
+    verdict = models.CharField(
+        max_length=14, help_text="pass, fail, inconclusive, no_data, provider_error, low_evidence"
+    )
     value = models.FloatField(null=True)
     requests = models.FloatField(null=True)
     limit = models.CharField(max_length=63)
@@ -101,7 +109,9 @@ class Decision(models.Model):
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="decisions")
     at = models.DateTimeField()
     actor = models.CharField(max_length=150)
-    kind = models.CharField(max_length=24, help_text="start, shift, next_step, pause, resume, promote, abort, ...")
+    kind = models.CharField(
+        max_length=24, help_text="start, shift, next_step, pause, resume, promote, abort, ..."
+    )
     step_index = models.PositiveSmallIntegerField()
     from_state = models.CharField(max_length=11)
     to_state = models.CharField(max_length=11)
