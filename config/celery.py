@@ -4,8 +4,9 @@ Who runs what: the controller consumes `control` and `notify`, a node's agent `n
 """
 
 import os
+from pathlib import Path
 
-from celery import Celery
+from celery import Celery, signals
 from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -54,6 +55,11 @@ app.conf.update(
             "schedule": 5.0,
             "options": {"expires": 5},
         },
+        "remove-expired-warm": {
+            "task": "inference.tasks.remove_expired_warm",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
         "sweep-outbox": {
             "task": "console.live.tasks.sweep_outbox",
             "schedule": 2.0,
@@ -62,3 +68,18 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks(["console.live", "inference", "rollouts"])
+
+from inference import agent  # noqa: E402  imports settings
+
+agent.install(app)
+
+
+def _say_ready(**_: object) -> None:
+    """Tell whoever started this process that it consumes (worker) or ticks (beat)."""
+    path = os.environ.get("PILOTHOUSE_READY_FILE")
+    if path:
+        Path(path).touch()
+
+
+signals.worker_ready.connect(_say_ready, weak=False)
+signals.beat_init.connect(_say_ready, weak=False)

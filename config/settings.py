@@ -118,7 +118,8 @@ CHANNEL_LAYERS = {
 
 PROMETHEUS_URL = env.text("PROMETHEUS_URL")  # empty: the embedded signal source
 NODE_NAME = env.text("PILOTHOUSE_NODE_NAME", "node-1")
-PLANE_URL = env.text("PILOTHOUSE_PLANE_URL", "http://127.0.0.1:8080")
+PLANE_URL = env.text("PILOTHOUSE_PLANE_URL", "http://127.0.0.1:8080")  # how others reach the plane
+PLANE_HOST = env.text("PILOTHOUSE_PLANE_HOST", "127.0.0.1")  # where it listens; the port is that of PLANE_URL
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

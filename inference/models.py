@@ -1,11 +1,76 @@
 """Registry (blobs, versions, aliases) and fleet (placements, nodes, replicas)."""
 
+from __future__ import annotations
+
 import uuid
+from datetime import datetime
+from typing import Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Max, Q
 
+from console.kit import clock
 from console.services.models import Service
+from console.tenants.permissions import Actor
+from inference import states
+
+
+class VersionQuerySet(models.QuerySet["Version"]):
+    def for_actor(self, actor: Actor) -> Self:
+        """Versions of the services that the actor may see."""
+        return self.filter(service__in=Service.objects.for_actor(actor))
+
+    def of(self, service: Service) -> Self:
+        return self.filter(service=service)
+
+    def next_number(self, service: Service) -> int:
+        """Only meaningful while the service's row is locked."""
+        highest: int | None = self.filter(service=service).aggregate(highest=Max("number"))["highest"]
+        return (highest or 0) + 1
+
+
+class AliasQuerySet(models.QuerySet["Alias"]):
+    def point(self, service: Service, name: str, version: Version | None) -> None:
+        """Move the alias; None removes it."""
+        if version is None:
+            self.filter(service=service, name=name).delete()
+        else:
+            self.update_or_create(service=service, name=name, defaults={"version": version})
+
+
+class PlacementQuerySet(models.QuerySet["Placement"]):
+    def of(self, service: Service) -> Self:
+        return self.filter(service=service).select_related("version").order_by("-version__number")
+
+    def stable(self) -> Self:
+        return self.filter(role="stable")
+
+    def canary(self) -> Self:
+        return self.filter(role="canary")
+
+    def expired(self, now: datetime) -> Self:
+        """Kept for a quick return, and the time for that is over."""
+        return self.filter(role="warm", keep_until__lte=now)
+
+
+class NodeQuerySet(models.QuerySet["Node"]):
+    def live(self, now: datetime) -> Self:
+        """Nodes whose word a decision may rest on."""
+        return self.filter(reported_at__gte=now - states.LIVE_WITHIN)
+
+    def silent(self, now: datetime) -> Self:
+        return self.filter(Q(reported_at__lt=now - states.SILENT_AFTER) | Q(reported_at=None))
+
+
+class ReplicaQuerySet(models.QuerySet["Replica"]):
+    def for_actor(self, actor: Actor) -> Self:
+        return self.filter(service__in=Service.objects.for_actor(actor))
+
+    def of(self, version: Version) -> Self:
+        return self.filter(version=version)
+
+    def on_live_nodes(self, now: datetime) -> Self:
+        return self.filter(node__reported_at__gte=now - states.LIVE_WITHIN)
 
 
 class Version(models.Model):
@@ -16,11 +81,15 @@ class Version(models.Model):
     digest = models.CharField(max_length=64, help_text="SHA-256 over the sorted manifest")
     files = models.JSONField(help_text="[{path, sha256, size}]; model.onnx is the graph")
     contract = models.JSONField(help_text="the ModelContract as validated")
-    signature = models.JSONField(help_text="{inputs, outputs, opset, parameters, size, quantization} read from the graph")
+    signature = models.JSONField(
+        help_text="{inputs, outputs, opset, parameters, size, quantization} read from the graph"
+    )
     note = models.CharField(max_length=500, blank=True)
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="children")
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = VersionQuerySet.as_manager()
 
     class Meta:
         ordering = ["service_id", "-number"]
@@ -39,8 +108,12 @@ class Alias(models.Model):
     name = models.SlugField(max_length=63)
     version = models.ForeignKey(Version, on_delete=models.PROTECT, related_name="aliases")
 
+    objects = AliasQuerySet.as_manager()
+
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["service", "name"], name="one_alias_per_service_and_name")]
+        constraints = [
+            models.UniqueConstraint(fields=["service", "name"], name="one_alias_per_service_and_name")
+        ]
 
     def __str__(self) -> str:
         return f"{self.service}:{self.name}"
@@ -53,7 +126,7 @@ class PlacementRole(models.TextChoices):
 
 
 class Placement(models.Model):
-    """Desired state: this version runs on each node with `replicas` workers and gets `weight_percent` of the requests."""
+    """Desired state: the version runs on each node with `replicas` workers, for `weight_percent` of the requests."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="placements")
     version = models.ForeignKey(Version, on_delete=models.PROTECT, related_name="placements")
@@ -63,11 +136,15 @@ class Placement(models.Model):
     fence = models.PositiveBigIntegerField(default=0, help_text="highest lease fence that has written here")
     keep_until = models.DateTimeField(null=True, help_text="warm only: removed after this")
 
+    objects = PlacementQuerySet.as_manager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["service", "version"], name="one_placement_per_version"),
             models.UniqueConstraint(
-                fields=["service", "role"], condition=~Q(role="warm"), name="one_stable_and_one_canary_per_service"
+                fields=["service", "role"],
+                condition=~Q(role="warm"),
+                name="one_stable_and_one_canary_per_service",
             ),
             models.CheckConstraint(condition=Q(weight_percent__lte=100), name="weight_at_most_100"),
         ]
@@ -103,11 +180,23 @@ class Node(models.Model):
     plane_state = models.CharField(max_length=16, default="stopped")
     profile = models.JSONField(default=dict, help_text="cores, memory_bytes, cpu_flags, runtime, providers")
 
+    objects = NodeQuerySet.as_manager()
+
     class Meta:
         ordering = ["name"]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def face(self) -> states.Face:
+        return states.face_of(
+            self.plane_state,
+            restarts=0,
+            since=self.started_at or clock.now(),
+            reported_at=self.reported_at,
+            now=clock.now(),
+        )
 
 
 class Replica(models.Model):
@@ -123,7 +212,11 @@ class Replica(models.Model):
     since = models.DateTimeField()
     restarts = models.PositiveIntegerField(default=0)
     rss_bytes = models.PositiveBigIntegerField(default=0)
-    load_phases = models.JSONField(default=dict, help_text="seconds by phase: read, session, provider, warmup, first")
+    load_phases = models.JSONField(
+        default=dict, help_text="seconds by phase: read, session, provider, warmup, first"
+    )
+
+    objects = ReplicaQuerySet.as_manager()
 
     class Meta:
         ordering = ["service_id", "version_id", "node_id", "ordinal"]
@@ -133,3 +226,13 @@ class Replica(models.Model):
 
     def __str__(self) -> str:
         return f"{self.version}#{self.ordinal} on {self.node}"
+
+    @property
+    def face(self) -> states.Face:
+        return states.face_of(
+            self.state,
+            restarts=self.restarts,
+            since=self.since,
+            reported_at=self.node.reported_at,
+            now=clock.now(),
+        )

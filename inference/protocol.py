@@ -1,6 +1,6 @@
 """What crosses between the console and a node: snapshots down, reports and counter samples up.
 
-JSON on the wire (Redis, disk, control socket), decoded by msgspec into these frozen dataclasses with every type checked.
+JSON on the wire (Redis, disk, control socket), decoded by msgspec into these frozen dataclasses, every type checked.
 No Django here: agent, plane and a node alone share this file.
 """
 

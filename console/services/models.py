@@ -1,8 +1,26 @@
 """Services (the public names that clients call) and leases."""
 
-from django.db import models
+from __future__ import annotations
 
-from console.tenants.models import Tenant
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+
+from console.tenants.models import Quota, Tenant
+from console.tenants.permissions import Actor, Scope
+
+
+class ServiceQuerySet(models.QuerySet["Service"]):
+    def for_actor(self, actor: Actor) -> Self:
+        """Services of the actor's tenants, and those its tenants hold a quota for."""
+        if not actor.holds(Scope.READ):
+            return self.none()
+        if actor.is_superuser:
+            return self
+        tenants = list(actor.roles)
+        granted = Quota.objects.filter(tenant__in=tenants).values("service")
+        return self.filter(Q(tenant__in=tenants) | Q(name__in=granted))
 
 
 class Service(models.Model):
@@ -13,6 +31,8 @@ class Service(models.Model):
     description = models.CharField(max_length=500, blank=True)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ServiceQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
