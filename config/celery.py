@@ -60,6 +60,13 @@ app.conf.update(
             "schedule": 5.0,
             "options": {"expires": 5},
         },
+        "controller-seen": {
+            "task": "console.kit.tasks.controller_seen",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
+        "forget-idempotency": {"task": "console.tenants.tasks.forget_answers", "schedule": 900.0},
+        "forget-logins": {"task": "console.tenants.tasks.forget_logins", "schedule": 900.0},
         "sweep-outbox": {
             "task": "console.live.tasks.sweep_outbox",
             "schedule": 2.0,
@@ -67,7 +74,7 @@ app.conf.update(
         },
     },
 )
-app.autodiscover_tasks(["console.live", "inference", "rollouts"])
+app.autodiscover_tasks(["console.kit", "console.tenants", "console.live", "inference", "rollouts"])
 
 from inference import agent  # noqa: E402  imports settings
 

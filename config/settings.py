@@ -55,6 +55,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "console.kit.middleware.RequestContext",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -121,6 +122,7 @@ NODE_NAME = env.text("PILOTHOUSE_NODE_NAME", "node-1")
 PLANE_URL = env.text("PILOTHOUSE_PLANE_URL", "http://127.0.0.1:8080")  # how others reach the plane
 PLANE_HOST = env.text("PILOTHOUSE_PLANE_HOST", "127.0.0.1")  # where it listens; the port is that of PLANE_URL
 
+AUTHENTICATION_BACKENDS = ["console.tenants.logins.ThrottledBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
@@ -128,6 +130,12 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "ui:login"
 LOGIN_REDIRECT_URL = "ui:overview"
 LOGOUT_REDIRECT_URL = "ui:login"
+
+METRICS_TOKEN = env.secret("METRICS_TOKEN")  # empty: /metrics is as open as the address it is bound to
+# What one request may carry; a model with its external data arrives as an upload.
+MAX_BODY_BYTES = env.number("MAX_BODY_BYTES", 2 << 20, minimum=1024)
+MAX_UPLOAD_BYTES = env.number("MAX_UPLOAD_BYTES", 4 << 30, minimum=1024)
+CSRF_FAILURE_VIEW = "console.kit.pages.csrf_failed"
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -176,12 +184,18 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "APPEND_COMPONENTS": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    "SECURITY": [{"token": []}],
+    "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
 }
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"request_id": {"()": "console.kit.request_ids.RequestIdFilter"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}
+    },
     "root": {"handlers": ["stderr"], "level": env.text("LOG_LEVEL", "INFO")},
 }
