@@ -3,9 +3,15 @@
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+DatatypeName = Literal[
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+    "FP16", "FP32", "FP64", "BF16", "BYTES",
+]  # fmt: skip
 
 # `np.bool` and the numbers, or objects: what a session takes and gives.
 Array = NDArray[np.generic]
@@ -19,7 +25,7 @@ class Datatype:
     dtype: numpy's name; BF16 has none and travels as its 16 bits. size: bytes of an element, 0 for BYTES.
     """
 
-    name: str
+    name: DatatypeName
     code: int
     size: int
     dtype: str
@@ -27,7 +33,7 @@ class Datatype:
     onnx: str
 
 
-_ROWS = (
+_ROWS: tuple[tuple[DatatypeName, int, str, str, str], ...] = (
     ("BOOL", 1, "?", "b", "bool"),
     ("UINT8", 1, "<u1", "B", "uint8"),
     ("UINT16", 2, "<u2", "H", "uint16"),
@@ -43,7 +49,7 @@ _ROWS = (
     ("BF16", 2, "<u2", "", "bfloat16"),
     ("BYTES", 0, "O", "", "string"),
 )
-DATATYPES = {
+DATATYPES: dict[str, Datatype] = {
     name: Datatype(name, code, size, dtype, array, onnx)
     for code, (name, size, dtype, array, onnx) in enumerate(_ROWS, start=1)
 }

@@ -14,6 +14,7 @@ FAILED are fixed binary headers and tensor bytes. Both ends are our own processe
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from enum import IntEnum
 
 LIMIT = 512 << 20
@@ -30,6 +31,7 @@ RESULT = struct.Struct("<IQQQB")
 OUTPUT = struct.Struct("<BBQQ")  # datatype code, rank, then as PLACE
 # FAILED: batch, HTTP status that fits, then a UTF-8 sentence.
 FAILED = struct.Struct("<IH")
+DIM = struct.Struct("<q")
 
 
 class Kind(IntEnum):
@@ -39,6 +41,19 @@ class Kind(IntEnum):
     RUN = 4
     RESULT = 5
     FAILED = 6
+
+
+def inline_start(inputs: int) -> int:
+    """Where the first inline tensor of a RUN body begins; aligned, because runtimes read it in place."""
+    return padded(RUN.size + inputs * PLACE.size)
+
+
+def padded(offset: int) -> int:
+    return (offset + 15) & -16
+
+
+def dims(sizes: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(sizes)}q", *sizes)
 
 
 def pack(kind: Kind, body: bytes) -> bytes:

@@ -1,0 +1,358 @@
+"""Inference requests of the Open Inference Protocol: from a body to packed tensors that fit the contract.
+
+A request's inputs, datatypes, inner dimensions and output wishes are studied once; the next request that looks the same
+finds the result by key and only its data is checked.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from typing import Any
+
+import orjson
+
+from inference.contract import Contract, TensorSpec
+from inference.plane.datatypes import DATATYPES, Datatype, pack_bytes
+from inference.plane.packing import (
+    MAX_RANK,
+    Buffer,
+    Part,
+    bad,
+    binary_size,
+    check_packed,
+    check_range,
+    from_json,
+)
+from inference.plane.refusals import RefusedError
+
+MAX_JSON_BYTES = 16 << 20
+MAX_TENSORS = 256
+MAX_PLANS = 1024
+MAX_ELEMENTS = 1 << 40
+RESERVED = ("sequence_id", "sequence_start", "sequence_end")
+
+
+@dataclass(eq=False, slots=True)
+class Wire:
+    """What requests must share to be joined; compared by identity, one for each combination in a Codec.
+
+    dims: without rows when the model batches, else whole shapes.
+    """
+
+    batched: bool
+    inputs: tuple[tuple[str, Datatype, tuple[int, ...]], ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to read a request of this look and how to answer it. binary, heads: for each output of the wire."""
+
+    wire: Wire
+    order: tuple[int, ...]
+    parts: tuple[Part, ...]
+    binary: tuple[bool, ...]
+    heads: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class Parsed:
+    """rows: -1 when the model does not batch. buffers: in the wire's order. timeout_seconds: the client's, if any."""
+
+    plan: Plan
+    rows: int
+    buffers: list[Buffer]
+    id: str
+    timeout_seconds: float | None
+
+
+class Codec:
+    def __init__(self, contract: Contract, *, batched: bool) -> None:
+        """batched: rows of several requests may be joined; then every first dimension is rows."""
+        self.batched = batched
+        self.max_rows = contract.max_batch_size
+        self.inputs = {tensor.name: tensor for tensor in contract.public_inputs}
+        self.outputs = {tensor.name: tensor for tensor in contract.public_outputs}
+        hook = contract.spec.hooks.preprocess
+        self.instead_of = {hook.input: hook.output} if hook else {}
+        self.needed = frozenset(tensor.name for tensor in contract.spec.inputs)
+        self._plans: dict[Any, Plan] = {}
+        self._wires: dict[Any, Wire] = {}
+
+    def parse(self, body: bytes, header_length: int | None) -> Parsed:
+        """header_length: value of Inference-Header-Content-Length, None without. Raises RefusedError."""
+        if header_length is None:
+            head: Buffer = body
+        elif header_length == 0:
+            return self._raw(body)
+        elif header_length > len(body):
+            raise bad(
+                f"inference-header-content-length {header_length} is beyond the body's {len(body)} bytes"
+            )
+        else:
+            head = memoryview(body)[:header_length]
+        if len(head) > MAX_JSON_BYTES:
+            raise RefusedError(
+                413, f"the JSON part has {len(head)} bytes, {MAX_JSON_BYTES} are taken: send binary tensors"
+            )
+        try:
+            message = orjson.loads(head)
+        except orjson.JSONDecodeError as error:
+            raise bad(f"the request is not JSON: {error}") from None
+        plan, rows = self._plan(message)
+        inputs = message["inputs"]
+        if header_length is None:
+            buffers, end = self._buffers(plan, rows, inputs, body, len(body))
+        else:
+            buffers, end = self._buffers(plan, rows, inputs, body, header_length)
+        if end != len(body):
+            raise bad(f"unexpected additional input data: {len(body) - end} bytes after the last tensor")
+        parameters = message.get("parameters")
+        timeout = _parameters(parameters) if parameters else None
+        name = message.get("id", "")
+        if type(name) is not str or len(name) > 512:
+            raise bad("id must be a string of at most 512 characters")
+        return Parsed(plan, rows, buffers, name, timeout)
+
+    def _plan(self, message: Any) -> tuple[Plan, int]:
+        """The plan for a message of this look, and its rows (-1 when the model does not batch)."""
+        key: Any = None
+        plan = None
+        try:
+            rows, key = self._look(message)
+            plan = self._plans.get(key)
+        except (KeyError, TypeError, IndexError, AttributeError):
+            rows, key = 0, None  # something is wrong or unusual; studying it tells which
+        if plan is None:
+            plan = self._study(message, key)
+            rows = self._rows(message["inputs"]) if self.batched else -1
+        elif self.batched and not (type(rows) is int and 0 <= rows <= self.max_rows):
+            self._study(message, None)
+            rows = self._rows(message["inputs"])
+        return plan, rows
+
+    def _look(self, message: Any) -> tuple[Any, Any]:
+        """Rows as told, and everything of a request's form that decides its plan."""
+        inputs, parameters, wanted = message["inputs"], message.get("parameters"), message.get("outputs")
+        key: list[Any] = [
+            parameters.get("binary_data_output", False) if parameters else False,
+            tuple([_wish(output) for output in wanted]) if wanted else None,
+        ]
+        if not self.batched:
+            key.extend([(tensor["name"], tensor["datatype"], *tensor["shape"]) for tensor in inputs])
+            return -1, tuple(key)
+        rows = inputs[0]["shape"][0]
+        for tensor in inputs:
+            shape = tensor["shape"]
+            if shape[0] != rows:
+                raise KeyError
+            key.append((tensor["name"], tensor["datatype"], *shape[1:]))
+        return rows, tuple(key)
+
+    def _rows(self, inputs: Sequence[Any]) -> int:
+        rows = inputs[0]["shape"][0]
+        if any(tensor["shape"][0] != rows for tensor in inputs):
+            raise _uneven(inputs)
+        if rows > self.max_rows:
+            raise bad(f"a request of {rows} rows is above the model's max_batch_size of {self.max_rows}")
+        return int(rows)
+
+    def _study(self, message: Any, key: Any) -> Plan:
+        """Everything that can be wrong but for the data. Raises RefusedError naming the field."""
+        if type(message) is not dict:
+            raise bad("the request must be a JSON object")
+        inputs = message.get("inputs")
+        if type(inputs) is not list or not 1 <= len(inputs) <= MAX_TENSORS:
+            raise bad(f"inputs must be a list of 1 to {MAX_TENSORS} tensors")
+        parameters = message.get("parameters")
+        if parameters is not None and type(parameters) is not dict:
+            raise bad("parameters must be an object")
+        told = [self._told(tensor, index) for index, tensor in enumerate(inputs)]
+        names = [name for name, _, _ in told]
+        if len(set(names)) != len(names):
+            raise bad(f"input {next(name for name in names if names.count(name) > 1)} is given twice")
+        covered = {self.instead_of.get(name, name) for name in names}
+        missing = self.needed - covered
+        if missing:
+            raise bad(f"input {', '.join(sorted(missing))} is missing")
+        if len(covered) != len(names):
+            raise bad(f"give either {' or '.join(chain(*self.instead_of.items()))}, not both")
+        ordered = sorted(range(len(names)), key=lambda index: names[index])
+        skip = 1 if self.batched else 0
+        wire_inputs = tuple((told[i][0], told[i][1], told[i][2][skip:]) for i in ordered)
+        outputs, binary = self._wishes(message)
+        wire = self._wire(wire_inputs, outputs)
+        parts = tuple(
+            self._part(self.inputs[name], datatype, prod(shape[skip:])) for name, datatype, shape in told
+        )
+        place = {index: position for position, index in enumerate(ordered)}
+        plan = Plan(wire, tuple(place[i] for i in range(len(names))), parts, binary, self._heads(outputs))
+        if key is not None:
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
+
+    def _told(self, tensor: Any, index: int) -> tuple[str, Datatype, tuple[int, ...]]:
+        if type(tensor) is not dict or type(tensor.get("name")) is not str:
+            raise bad(f"inputs[{index}] must be an object with a name")
+        name: str = tensor["name"]
+        spec = self.inputs.get(name)
+        if spec is None:
+            raise bad(f"unexpected input {name[:100]}; the model takes {', '.join(self.inputs)}")
+        if tensor.get("datatype") != spec.datatype:
+            told = str(tensor.get("datatype"))[:20]
+            raise bad(f"input {name} has datatype {told}, the contract says {spec.datatype}")
+        shape = tensor.get("shape")
+        if (
+            type(shape) is not list
+            or len(shape) > MAX_RANK
+            or not all(type(d) is int and d >= 0 for d in shape)
+        ):
+            raise bad(f"input {name} needs a shape: a list of sizes that are not negative")
+        fits = len(shape) == len(spec.shape) and all(
+            dim in (-1, told) for dim, told in zip(spec.shape, shape, strict=True)
+        )
+        if not fits or prod(shape) > MAX_ELEMENTS:
+            raise bad(f"input {name} has shape {shape}, the contract says {list(spec.shape)}")
+        parameters = tensor.get("parameters")
+        if parameters is not None and type(parameters) is not dict:
+            raise bad(f"parameters of input {name} must be an object")
+        return name, DATATYPES[spec.datatype], tuple(shape)
+
+    def _wishes(self, message: Any) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+        """The outputs of the answer in the model's order, and which of them as binary."""
+        parameters = message.get("parameters") or {}
+        default = parameters.get("binary_data_output", False)
+        if type(default) is not bool:
+            raise bad("binary_data_output must be true or false")
+        wanted = message.get("outputs")
+        if wanted is None or wanted == []:
+            return tuple(self.outputs), tuple(default for _ in self.outputs)
+        if type(wanted) is not list or len(wanted) > MAX_TENSORS:
+            raise bad(f"outputs must be a list of at most {MAX_TENSORS}")
+        wishes: dict[str, bool] = {}
+        for output in wanted:
+            name = output.get("name") if type(output) is dict else None
+            if type(name) is not str or name not in self.outputs:
+                raise bad(f"unexpected output {str(name)[:100]}; the model has {', '.join(self.outputs)}")
+            if name in wishes:
+                raise bad(f"output {name} is asked for twice")
+            wishes[name] = _binary_wish(name, output.get("parameters"))
+        names = tuple(name for name in self.outputs if name in wishes)
+        return names, tuple(wishes[name] for name in names)
+
+    def _wire(
+        self, inputs: tuple[tuple[str, Datatype, tuple[int, ...]], ...], outputs: tuple[str, ...]
+    ) -> Wire:
+        if len(self._wires) >= MAX_PLANS:
+            self._wires.clear()
+            self._plans.clear()
+        return self._wires.setdefault((inputs, outputs), Wire(self.batched, inputs, outputs))
+
+    def _part(self, spec: TensorSpec, datatype: Datatype, elements: int) -> Part:
+        utf8 = datatype.name == "BYTES" and spec.name not in self.instead_of
+        return Part(spec.name, datatype, elements, spec.minimum, spec.maximum, utf8)
+
+    def _heads(self, names: Sequence[str]) -> tuple[bytes, ...]:
+        """Each output's JSON up to its shape."""
+        return tuple(
+            b'{"name":%s,"datatype":"%s","shape":['
+            % (json.dumps(name).encode(), self.outputs[name].datatype.encode())
+            for name in names
+        )
+
+    def _buffers(
+        self, plan: Plan, rows: int, inputs: Sequence[Any], body: bytes, at: int
+    ) -> tuple[list[Buffer], int]:
+        """Packed data of each input in the wire's order, and where the binary part ends."""
+        buffers: list[Buffer] = [b""] * len(inputs)
+        for part, position, tensor in zip(plan.parts, plan.order, inputs, strict=True):
+            elements = part.elements * rows if rows >= 0 else part.elements
+            parameters = tensor.get("parameters")
+            data = tensor.get("data")
+            if parameters and ("binary_data_size" in parameters or "shared_memory_region" in parameters):
+                size = binary_size(part.name, parameters, data)
+                if size > len(body) - at:
+                    raise bad(f"input {part.name}: expecting {size - len(body) + at} additional bytes")
+                buffer: Buffer = body[at : at + size] if size < 65536 else memoryview(body)[at : at + size]
+                at += size
+                check_packed(part, buffer, elements)
+            elif type(data) is list:
+                buffer = from_json(part, data, elements)
+            else:
+                raise bad(f"input {part.name} needs exactly one of data and parameters.binary_data_size")
+            if part.ranged:
+                check_range(part, buffer)
+            buffers[position] = buffer
+        return buffers, at
+
+    def _raw(self, body: bytes) -> Parsed:
+        """A body without JSON: the whole of it is the one input, and the answer is all binary."""
+        names = list(self.instead_of) or list(self.needed)
+        spec = self.inputs[names[0]]
+        item = DATATYPES[spec.datatype].size
+        shape = [1 if self.batched and index == 0 else dim for index, dim in enumerate(spec.shape)]
+        if item == 0:
+            shape = [1 if dim == -1 else dim for dim in shape]
+        if len(names) != 1 or shape.count(-1) > 1 or (item == 0 and prod(shape) != 1):
+            raise bad("a raw binary request needs a model with one input and at most one free dimension")
+        if item == 0:
+            body = pack_bytes([body])
+        elif -1 in shape:
+            row = prod(dim for dim in shape if dim != -1) * item
+            shape[shape.index(-1)] = len(body) // row if row else 0
+        tensor = {"name": spec.name, "datatype": spec.datatype, "shape": shape}
+        plan, rows = self._plan({"inputs": [tensor], "parameters": {"binary_data_output": True}})
+        part = plan.parts[0]
+        check_packed(part, body, part.elements * rows if rows >= 0 else part.elements)
+        check_range(part, body)
+        return Parsed(plan, rows, [body], "", None)
+
+
+def _wish(output: Any) -> tuple[Any, Any]:
+    parameters = output.get("parameters")
+    if not parameters:
+        return output["name"], None
+    if len(parameters) > 1:
+        raise KeyError  # unusual: to be studied
+    return output["name"], parameters["binary_data"]
+
+
+def _binary_wish(name: str, parameters: Any) -> bool:
+    if parameters is None:
+        return False
+    if type(parameters) is not dict:
+        raise bad(f"parameters of output {name} must be an object")
+    if "shared_memory_region" in parameters:
+        raise bad(f"output {name}: client shared memory is disabled")
+    if parameters.get("classification"):
+        raise bad(f"output {name}: the classification extension is not served")
+    wish = parameters.get("binary_data", False)
+    if type(wish) is not bool:
+        raise bad(f"binary_data of output {name} must be true or false")
+    return wish
+
+
+def _uneven(inputs: Sequence[Any]) -> RefusedError:
+    shapes = ", ".join(f"{str(tensor.get('name'))[:50]} {tensor.get('shape')}"[:200] for tensor in inputs[:8])
+    return bad(f"the first dimension must be the same in all inputs: {shapes}")
+
+
+def _parameters(parameters: dict[str, Any]) -> float | None:
+    """Checks request parameters; returns `timeout` (microseconds) in seconds."""
+    timeout = None
+    for name, value in parameters.items():
+        if name == "timeout":
+            if type(value) is not int or value < 0:
+                raise bad("timeout must be a number of microseconds")
+            timeout = value / 1e6 if value else None
+        elif name in RESERVED and value:
+            raise bad(f"parameter {name}: sequences are not served")
+        elif name.startswith("triton_"):
+            raise bad(f"parameter {name[:100]} is reserved")
+        elif type(value) not in (str, int, float, bool):
+            raise bad(f"parameter {name[:100]} must be a string, a number or a boolean")
+    return timeout

@@ -1,0 +1,48 @@
+"""What can run a model. One file for each kind, one line here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from inference.graph import Signature
+from inference.plane.datatypes import Array, Datatype
+
+
+class LoadError(Exception):
+    """The model cannot be loaded as asked; the message is a sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """provider: short or full name. gpu_memory_bytes: 0 for no limit. fixed_shapes: only the rows ever change."""
+
+    threads: int = 1
+    provider: str = "cpu"
+    gpu_id: int = 0
+    gpu_memory_bytes: int = 0
+    fixed_shapes: bool = True
+
+
+class Runtime(Protocol):
+    @property
+    def providers(self) -> tuple[str, ...]: ...
+
+    @property
+    def signature(self) -> Signature: ...
+
+    def run(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
+        """One array for each output: numbers, or objects (`str`) for BYTES, or 16-bit words for BF16."""
+
+
+Loader = Callable[[Path, Options, Callable[[str], None]], Runtime]
+
+
+def _onnx(path: Path, options: Options, phase: Callable[[str], None]) -> Runtime:
+    # Imported on use: a process that only plans never pays for a runtime.
+    from inference.plane.runtimes.onnx import load
+
+    return load(path, options, phase)
+
+
+RUNTIMES: dict[str, Loader] = {"onnx": _onnx}

@@ -1,0 +1,168 @@
+"""ONNX Runtime, on the provider asked for and no other."""
+
+import ctypes
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference.graph import Signature, Tensor
+from inference.plane.datatypes import BY_ONNX, Array, Datatype
+from inference.plane.runtimes import LoadError, Options
+
+# Neither wheel of onnxruntime has types for what it exports.
+onnxruntime: Any = importlib.import_module("onnxruntime")
+
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
+    "qnn": "QNNExecutionProvider",
+    "cann": "CANNExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+}
+
+
+def load(path: Path, options: Options, phase: Callable[[str], None]) -> "OnnxRuntime":
+    """Raises LoadError. Calls phase(name) as each of read, session and provider ends."""
+    name = PROVIDERS.get(options.provider.lower(), options.provider)
+    installed = onnxruntime.get_available_providers()
+    if name not in installed:
+        raise LoadError(
+            f"provider {options.provider} was asked for, but this onnxruntime has only {', '.join(installed)}"
+        )
+    _prefetch(path)
+    phase("read")
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path),
+            session_options(options, name),
+            providers=[(name, provider_options(options, name))],
+            enable_fallback=0,
+        )
+    except Exception as error:  # pybind raises many classes of its own, none of them public
+        why = " ".join(str(error).split())[:400]
+        raise LoadError(f"onnxruntime cannot load {path.name} on {name}: {why}") from None
+    phase("session")
+    verify(name, session.get_providers())
+    runtime = OnnxRuntime(session)
+    phase("provider")
+    return runtime
+
+
+def verify(wanted: str, got: Sequence[str]) -> None:
+    """onnxruntime lists and accepts a provider whose libraries are missing, then quietly uses the CPU."""
+    if not got or got[0] != wanted:
+        raise LoadError(
+            f"provider {wanted} was asked for, but the session runs on {', '.join(got) or 'none'}"
+        )
+
+
+def session_options(options: Options, provider: str) -> Any:
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = max(1, options.threads)
+    settings.inter_op_num_threads = 1
+    settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    settings.log_severity_level = 3
+    # Patterns pay when shapes repeat; with free dimensions they only keep memory.
+    settings.enable_mem_pattern = options.fixed_shapes
+    # A spinning thread takes the core from the plane next to it: half the neighbours' rate, measured.
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    settings.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    if provider != "CPUExecutionProvider":
+        settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    return settings
+
+
+def provider_options(options: Options, provider: str) -> dict[str, str]:
+    if provider == "CUDAExecutionProvider":
+        settings = {
+            "device_id": str(options.gpu_id),
+            "arena_extend_strategy": "kSameAsRequested",
+            # The default, EXHAUSTIVE, spends 300 to 1300 ms on each new shape.
+            "cudnn_conv_algo_search": "HEURISTIC",
+        }
+        if options.gpu_memory_bytes:
+            settings["gpu_mem_limit"] = str(options.gpu_memory_bytes)
+        return settings
+    if provider == "TensorrtExecutionProvider":
+        return {"device_id": str(options.gpu_id)}
+    return {}
+
+
+class OnnxRuntime:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._run = session.run
+        self.providers: tuple[str, ...] = tuple(session.get_providers())
+        self.signature = _signature(session)
+        kinds = [*self.signature.inputs, *self.signature.outputs]
+        self._words = any(tensor.datatype == "BF16" for tensor in kinds)
+
+    def run(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
+        if self._words:
+            return self._run_words(outputs, feeds)
+        arrays: list[Array] = self._run(outputs, {name: array for name, (_, array) in feeds.items()})
+        return arrays
+
+    def _run_words(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
+        """With BF16, which numpy does not have: values go in as typed 16-bit words and come out by address."""
+        make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
+        values = {
+            name: make(array, 16)
+            if datatype.name == "BF16"
+            else onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            for name, (datatype, array) in feeds.items()
+        }
+        return [_numpy(value) for value in self._session.run_with_ort_values(outputs, values)]
+
+
+def _numpy(value: Any) -> Array:
+    if value.data_type() != "tensor(bfloat16)":
+        array: Array = value.numpy()
+        return array
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(raw, dtype="<u2").reshape(value.shape())
+
+
+def _signature(session: Any) -> Signature:
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    firsts = [tensor.shape[0] if tensor.shape else 0 for tensor in (*inputs, *outputs)]
+    named = {first for first in firsts if isinstance(first, str) and not first.startswith("unk__")}
+    return Signature(
+        inputs=tuple(_tensor(node) for node in inputs),
+        outputs=tuple(_tensor(node) for node in outputs),
+        opset=0,
+        parameters=0,
+        size=0,
+        quantization="",
+        batches=not any(isinstance(first, int) for first in firsts) and len(named) <= 1,
+        nodes=0,
+        domains=(),
+    )
+
+
+def _tensor(node: Any) -> Tensor:
+    datatype = BY_ONNX.get(node.type.removeprefix("tensor(").removesuffix(")"))
+    if datatype is None:
+        raise LoadError(f"{node.name} is a {node.type}, which the protocol does not know")
+    shape = tuple(dim if isinstance(dim, int) else -1 for dim in node.shape)
+    return Tensor(name=node.name, datatype=datatype.name, shape=shape)
+
+
+def _prefetch(path: Path) -> None:
+    """Ask the kernel for the pages of the graph and its external data before the session waits for each."""
+    for file in [path, *path.parent.iterdir()]:
+        if file.is_file():
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(fd)
