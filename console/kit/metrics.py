@@ -12,10 +12,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics import disable_created_metrics
 from prometheus_client.registry import Collector
-
-disable_created_metrics()  # one more series for each counter that nobody asks for
 
 log = logging.getLogger(__name__)
 

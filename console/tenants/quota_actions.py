@@ -96,7 +96,7 @@ def face(quota: Quota) -> dict[str, Any]:
     }
 
 
-def require_owner(actor: Actor, service: str, tenant: Tenant, *, gone: bool = False) -> Tenant | None:
+def require_owner(actor: Actor, service: str, tenant: Tenant | None, *, gone: bool = False) -> Tenant | None:
     """Only an admin of the service's owner may grant it: a tenant cannot widen its own limits. Returns the owner.
 
     gone: a service that no longer exists is no error; what is left of it is a superuser's to clean up.
@@ -107,7 +107,11 @@ def require_owner(actor: Actor, service: str, tenant: Tenant, *, gone: bool = Fa
         if not gone:
             raise
         owner = None
-    seen = actor.role_in(tenant) is not None and Quota.objects.filter(tenant=tenant, service=service).exists()
+    seen = (
+        tenant is not None
+        and actor.role_in(tenant) is not None
+        and Quota.objects.filter(tenant=tenant, service=service).exists()
+    )
     require(actor, "quota.edit", owner, visible=seen)
     return owner
 

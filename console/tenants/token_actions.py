@@ -70,14 +70,23 @@ def revoke_token(token: Token, *, actor: Actor, reason: str = "") -> Token:
     return token
 
 
+def preview_rotate_token(token: Token, *, actor: Actor, grace: timedelta = ROTATION_GRACE) -> Preview:
+    """What happens to the old secret."""
+    _require_for(token, "token.rotate", actor)
+    _check_grace(grace)
+    return Preview(
+        f"A new secret is made for {token.name}; {token.hint}... works for another {int(grace.total_seconds())} s.",
+        affected=(f"token:{token.name}",),
+    )
+
+
 @transaction.atomic
 def rotate_token(
     token: Token, *, actor: Actor, grace: timedelta = ROTATION_GRACE, reason: str = ""
 ) -> tuple[Token, str]:
     """A successor with the same name, scopes and lifetime; the old secret works until `grace` is over."""
     _require_for(token, "token.rotate", actor)
-    if not timedelta(0) <= grace <= _GRACE_MAXIMUM:
-        raise Invalid("The grace is too long.", fields={"grace_seconds": "0 seconds to 7 days"})
+    _check_grace(grace)
     now = clock.now()
     end = now + grace if token.expires_at is None else min(token.expires_at, now + grace)
     if not Token.objects.active().filter(pk=token.pk).update(expires_at=end):
@@ -124,6 +133,11 @@ def _make(
         expires_at=expires_at,
     )
     return token, secret
+
+
+def _check_grace(grace: timedelta) -> None:
+    if not timedelta(0) <= grace <= _GRACE_MAXIMUM:
+        raise Invalid("The grace is too long.", fields={"grace_seconds": "0 seconds to 7 days"})
 
 
 def _require_for(token: Token, verb: str, actor: Actor) -> None:
