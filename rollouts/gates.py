@@ -17,8 +17,8 @@ from rollouts.states import Reason
 
 
 class Verdict(StrEnum):
-    PASS = "pass"
-    FAIL = "fail"
+    PASSED = "pass"
+    FAILED = "fail"
     INCONCLUSIVE = "inconclusive"
     NO_DATA = "no_data"
     PROVIDER_ERROR = "provider_error"
@@ -233,8 +233,8 @@ def assess(gate: Gate, measured: Sequence[Measured], *, started_at: datetime, no
     A gate that passed is still measured while its step goes on: what breaks later still aborts.
     """
     mine = [one for one in measured if one.gate == gate.name]
-    passes = sum(one.verdict is Verdict.PASS for one in mine)
-    failed = [one for one in mine if one.verdict is Verdict.FAIL]
+    passes = sum(one.verdict is Verdict.PASSED for one in mine)
+    failed = [one for one in mine if one.verdict is Verdict.FAILED]
     since = mine[-1].at if mine else started_at
     streak = _trailing_unknowns(mine)
     standing = Standing(

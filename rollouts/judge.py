@@ -18,7 +18,10 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """sentence: `error ratio 0.31 over 94 requests is above the limit 0.02`. limit: as text, also of a relative gate."""
+    """sentence: such as `error ratio 0.31 over 94 requests is above the limit 0.02`.
+
+    limit: as text, also of a relative gate.
+    """
 
     verdict: Verdict
     sentence: str
@@ -44,7 +47,7 @@ class Judgement:
 def wants_stable(gate: Gate, canary: Reading) -> bool:
     """Stable is read for a comparison, and on a breach: when both are ill, the canary is not to blame alone."""
     return gate.max_ratio_to_stable is not None or (
-        isinstance(canary, Value) and _absolute(gate, canary.value) is Verdict.FAIL
+        isinstance(canary, Value) and _absolute(gate, canary.value) is Verdict.FAILED
     )
 
 
@@ -69,13 +72,13 @@ def _judge_value(gate: Gate, canary: Value, stable: Reading | None) -> Judgement
         )
     absolute = _absolute(gate, canary.value)
     said = f"{_word(gate)} {show(gate.indicator, canary.value)} over {canary.requests:.0f} requests"
-    if absolute is Verdict.FAIL:
+    if absolute is Verdict.FAILED:
         return _breach(gate, canary, stable, said)
     if absolute is Verdict.INCONCLUSIVE:
         return _with(gate, absolute, canary, f"{said} is beyond the limit {_limit(gate)}, yet not failing")
     if gate.max_ratio_to_stable is not None:
         return _compare(gate, canary, stable, said)
-    return _with(gate, Verdict.PASS, canary, f"{said} is within the limit {_limit(gate)}")
+    return _with(gate, Verdict.PASSED, canary, f"{said} is within the limit {_limit(gate)}")
 
 
 def _breach(gate: Gate, canary: Value, stable: Reading | None, said: str) -> Judgement:
@@ -84,11 +87,11 @@ def _breach(gate: Gate, canary: Value, stable: Reading | None, said: str) -> Jud
     if (
         isinstance(stable, Value)
         and stable.requests >= gate.min_requests
-        and _absolute(gate, stable.value) is Verdict.FAIL
+        and _absolute(gate, stable.value) is Verdict.FAILED
     ):
         both = f"{sentence}, but so is stable with {show(gate.indicator, stable.value)}: a fault they share"
         return _with(gate, Verdict.INCONCLUSIVE, canary, both, stable=stable.value)
-    return _with(gate, Verdict.FAIL, canary, sentence)
+    return _with(gate, Verdict.FAILED, canary, sentence)
 
 
 def _compare(gate: Gate, canary: Value, stable: Reading | None, said: str) -> Judgement:
@@ -106,8 +109,8 @@ def _compare(gate: Gate, canary: Value, stable: Reading | None, said: str) -> Ju
             return _with(gate, Verdict.NO_DATA, canary, f"no data about stable: {why}")
     limit = max(stable.value * gate.max_ratio_to_stable, stable.value + gate.tolerance)
     text = f"{show(gate.indicator, limit)} ({gate.max_ratio_to_stable:g} times stable)"
-    verdict = Verdict.FAIL if canary.value > limit else Verdict.PASS
-    side = "above" if verdict is Verdict.FAIL else "within"
+    verdict = Verdict.FAILED if canary.value > limit else Verdict.PASSED
+    side = "above" if verdict is Verdict.FAILED else "within"
     sentence = f"{said} is {side} the limit {text}, stable has {show(gate.indicator, stable.value)}"
     return _with(gate, verdict, canary, sentence, limit=text, stable=stable.value)
 
@@ -116,11 +119,11 @@ def _absolute(gate: Gate, value: float) -> Verdict:
     """Against the absolute limits alone; reaching a limit is within it."""
     if gate.maximum is not None and value > gate.maximum:
         beyond = gate.maximum if gate.fail_above is None else gate.fail_above
-        return Verdict.FAIL if value > beyond else Verdict.INCONCLUSIVE
+        return Verdict.FAILED if value > beyond else Verdict.INCONCLUSIVE
     if gate.minimum is not None and value < gate.minimum:
         beyond = gate.minimum if gate.fail_below is None else gate.fail_below
-        return Verdict.FAIL if value < beyond else Verdict.INCONCLUSIVE
-    return Verdict.PASS
+        return Verdict.FAILED if value < beyond else Verdict.INCONCLUSIVE
+    return Verdict.PASSED
 
 
 def _unknown(gate: Gate, verdict: Verdict, reading: NoData | ProviderError, sentence: str) -> Judgement:

@@ -1,12 +1,17 @@
 """Strategies, rollouts, measurements and decisions."""
 
+from __future__ import annotations
+
 from django.db import models
 from django.db.models import Q
 
+from console.kit.errors import Conflict
 from console.services.models import Service
 from console.tenants.models import Tenant
 from inference.models import Version
-from rollouts.states import TERMINAL, Reason, State
+from rollouts.plan import Plan, parse
+from rollouts.querysets import RolloutQuerySet, StrategyQuerySet
+from rollouts.states import FACES, TERMINAL, TRANSITIONS, Face, Reason, State
 
 
 class Strategy(models.Model):
@@ -16,6 +21,8 @@ class Strategy(models.Model):
     name = models.SlugField(max_length=63)
     steps = models.JSONField(help_text="validated by rollouts.plan")
     revision = models.PositiveIntegerField(default=1)
+
+    objects = StrategyQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "strategies"
@@ -30,7 +37,7 @@ class Strategy(models.Model):
 
 
 class Rollout(models.Model):
-    """One attempt to move a service from one version to another. The spec is a snapshot: later edits do not reach it."""
+    """One attempt to move a service to another version. The steps are a snapshot: later edits do not reach it."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="rollouts")
     from_version = models.ForeignKey(Version, on_delete=models.PROTECT, null=True, related_name="+")
@@ -50,7 +57,22 @@ class Rollout(models.Model):
     step_started_at = models.DateTimeField(
         null=True, help_text="the step's own clock: starts when its weight is real"
     )
+    judged_from = models.DateTimeField(
+        null=True, help_text="gates count the measurements of the step since then"
+    )
     paused_at = models.DateTimeField(null=True)
+    placed_at = models.DateTimeField(null=True, help_text="the canary's replicas were asked for")
+    traffic_since = models.DateTimeField(null=True, help_text="every node sent the canary its first requests")
+    moved_at = models.DateTimeField(null=True, help_text="of the last decision; deadlines count from it")
+    outages = models.PositiveSmallIntegerField(
+        default=0, help_text="times the canary lost its last ready replica"
+    )
+    measured = models.PositiveIntegerField(
+        default=0, help_text="measurements taken; two ticks cannot take the same"
+    )
+    settled_at = models.DateTimeField(
+        null=True, help_text="after the end: the fleet does what the state says and the lease is given back"
+    )
     retry_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="retries")
 
     revision = models.PositiveIntegerField(
@@ -59,6 +81,8 @@ class Rollout(models.Model):
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
+
+    objects = RolloutQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]
@@ -78,13 +102,49 @@ class Rollout(models.Model):
     def is_terminal(self) -> bool:
         return State(self.state) in TERMINAL
 
+    @property
+    def is_settled(self) -> bool:
+        return self.settled_at is not None
+
+    @property
+    def is_waiting_for_person(self) -> bool:
+        return self.state == State.PAUSED
+
+    @property
+    def face(self) -> Face:
+        return FACES[State(self.state)]
+
+    @property
+    def plan(self) -> Plan:
+        return parse(self.steps)
+
+    @property
+    def target(self) -> str:
+        """What its lease is on."""
+        return f"service:{self.service.name}"
+
+    @property
+    def owner(self) -> str:
+        """Its name as the holder of a lease and as an actor."""
+        return f"rollout:{self.pk}"
+
+    @property
+    def topics(self) -> list[str]:
+        return [f"rollout:{self.pk}", "rollouts", f"service:{self.service.name}"]
+
+    def check_move(self, to: State) -> None:
+        """Raises Conflict unless the state table has this transition; staying is none."""
+        if to != self.state and to not in TRANSITIONS[State(self.state)]:
+            raise Conflict(f"Rollout {self.pk} is {self.state}; from there it cannot become {to}.")
+
 
 class Measurement(models.Model):
-    """One reading of one gate: the query as sent, the raw value, how many requests it rests on, the limit, the verdict."""
+    """One reading of one gate: query as sent, raw value, requests it rests on, limit, verdict."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="measurements")
     step_index = models.PositiveSmallIntegerField()
     gate = models.CharField(max_length=63)
+    indicator = models.CharField(max_length=32, blank=True)
     at = models.DateTimeField()
     verdict = models.CharField(
         max_length=14, help_text="pass, fail, inconclusive, no_data, provider_error, low_evidence"
@@ -92,6 +152,7 @@ class Measurement(models.Model):
     value = models.FloatField(null=True)
     requests = models.FloatField(null=True)
     limit = models.CharField(max_length=63)
+    stable_value = models.FloatField(null=True, help_text="of the stable version, where it was asked for")
     source = models.CharField(max_length=16)
     query = models.TextField()
     detail = models.CharField(max_length=500, blank=True)

@@ -1,6 +1,6 @@
 """A strategy's steps, read strictly from JSON and kept as frozen data.
 
-    [{setWeight: 10}, {pause: {duration: "30s"}}, {analysis: {gates: [{indicator: error_ratio, max: 0.02}]}}, {pause: {}}]
+    [{setWeight: 10}, {pause: {duration: "30s"}}, {analysis: {gates: [{indicator: error_ratio, max: 0.02}]}}]
 
 Names are Argo Rollouts' own. One kind for each step; unknown keys are refused by name and path.
 """

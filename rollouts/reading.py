@@ -1,6 +1,6 @@
 """Strict reading of JSON objects: every problem is named by its path, unknown keys are refused.
 
-A misspelt key that is silently dropped turns a gate into "always passes"; that is the one error an importer may not make.
+A misspelt key that is silently dropped turns a gate into "always passes": the one error that may not happen here.
 """
 
 import math

@@ -50,7 +50,8 @@ FACES = {
 }
 
 TRANSITIONS = {
-    State.QUEUED: frozenset({State.PROGRESSING, State.ABORTED, State.SUPERSEDED}),
+    # Straight to promoted: the way back to the stable version skips everything.
+    State.QUEUED: frozenset({State.PROGRESSING, State.PROMOTED, State.ABORTED, State.SUPERSEDED}),
     State.PROGRESSING: frozenset({State.PAUSED, State.PROMOTED, State.ABORTED, State.SUPERSEDED}),
     State.PAUSED: frozenset({State.PROGRESSING, State.PROMOTED, State.ABORTED, State.SUPERSEDED}),
     State.PROMOTED: frozenset[State](),

@@ -1,1 +1,1 @@
-"""Where a rollout moves traffic: one file for each kind of target."""
+"""Where rolled-out versions run: one file for each kind of target."""

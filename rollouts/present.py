@@ -1,0 +1,173 @@
+"""A rollout as people and CI read it: its steps with what is done, now and next, its gates with their standing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rollouts.gates import Measured, Standing, Verdict, assess
+from rollouts.models import Decision, Measurement, Rollout
+from rollouts.observe import measured_in_step
+from rollouts.plan import Analysis, Pause, Step
+from rollouts.states import State
+
+SHOWN_MEASUREMENTS, SHOWN_DECISIONS = 200, 200
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """status: done, now, next, or cancelled for what a finished rollout never did. until: of a timed pause."""
+
+    index: int
+    step: Step
+    status: str
+    until: datetime | None
+    gates: tuple[Standing, ...]
+    last: tuple[Measured | None, ...]
+
+
+def steps_of(rollout: Rollout, *, now: datetime) -> list[StepView]:
+    return [_view(rollout, index, step, now) for index, step in enumerate(rollout.plan.steps)]
+
+
+def _view(rollout: Rollout, index: int, step: Step, now: datetime) -> StepView:
+    status = _status(rollout, index)
+    started = rollout.step_started_at if status == "now" else None
+    until = None
+    if isinstance(step, Pause) and step.duration_seconds is not None and started is not None:
+        until = started + timedelta(seconds=step.duration_seconds)
+    gates: list[Standing] = []
+    last: list[Measured | None] = []
+    if isinstance(step, Analysis) and status != "next":
+        measured = measured_in_step(rollout, index, since=rollout.judged_from if status == "now" else None)
+        for gate in step.gates:
+            mine = [one for one in measured if one.gate == gate.name]
+            gates.append(assess(gate, measured, started_at=started or rollout.created_at, now=now))
+            last.append(mine[-1] if mine else None)
+    return StepView(index, step, status, until, tuple(gates), tuple(last))
+
+
+def _status(rollout: Rollout, index: int) -> str:
+    if index < rollout.step_index or rollout.state == State.PROMOTED:
+        return "done"
+    if rollout.is_terminal:
+        return "cancelled"
+    return "now" if index == rollout.step_index and rollout.state != State.QUEUED else "next"
+
+
+def summary(rollout: Rollout) -> dict[str, Any]:
+    """The row: what a list shows and what CI needs to go on."""
+    return {
+        "id": rollout.pk,
+        "url": f"/api/v1/rollouts/{rollout.pk}",
+        "page": f"/rollouts/{rollout.pk}",
+        "service": rollout.service.name,
+        "tenant": rollout.service.tenant.slug,
+        "version": rollout.to_version.number,
+        "from_version": rollout.from_version.number if rollout.from_version else None,
+        "strategy": rollout.strategy_name or None,
+        "on_new_version": rollout.on_new_version,
+        "state": rollout.state,
+        "reason": rollout.reason,
+        "message": rollout.message,
+        "needs_person": rollout.is_waiting_for_person,
+        "settled": rollout.is_settled,
+        "verbs": sorted(rollout.face.verbs),
+        "step_index": rollout.step_index,
+        "step_count": len(rollout.steps),
+        "weight_percent": rollout.weight_percent,
+        "retry_of": rollout.retry_of_id,
+        "revision": rollout.revision,
+        "created_by": rollout.created_by,
+        "created_at": rollout.created_at,
+        "finished_at": rollout.finished_at,
+    }
+
+
+def detail(rollout: Rollout, *, now: datetime) -> dict[str, Any]:
+    """The row with steps, the newest measurements and the decisions, both oldest first."""
+    measurements = Measurement.objects.filter(rollout=rollout).order_by("-id")[:SHOWN_MEASUREMENTS]
+    decisions = Decision.objects.filter(rollout=rollout).order_by("-id")[:SHOWN_DECISIONS]
+    return {
+        **summary(rollout),
+        "steps": [_step_json(view, rollout) for view in steps_of(rollout, now=now)],
+        "measurements": [measurement_json(row) for row in reversed(measurements)],
+        "decisions": [decision_json(row) for row in reversed(decisions)],
+    }
+
+
+def _step_json(view: StepView, rollout: Rollout) -> dict[str, Any]:
+    return {
+        "index": view.index,
+        "spec": view.step.as_json(),
+        "sentence": view.step.sentence,
+        "status": view.status,
+        "until": view.until,
+        "gates": [
+            _gate_json(standing, last, cancelled=view.status == "cancelled")
+            for standing, last in zip(view.gates, view.last, strict=True)
+        ],
+    }
+
+
+def _gate_json(standing: Standing, last: Measured | None, *, cancelled: bool) -> dict[str, Any]:
+    """A gate that was cut short before it failed is cancelled; it never counts as passed."""
+    verdict = last.verdict if last is not None else None
+    if cancelled and verdict is not Verdict.FAILED:
+        verdict = Verdict.CANCELLED
+    return {
+        "name": standing.gate.name,
+        "indicator": standing.gate.indicator,
+        "outcome": standing.outcome,
+        "verdict": verdict,
+        "passes": standing.passes,
+        "fails": standing.fails,
+        "count": standing.gate.count,
+        "next_at": None if cancelled else standing.next_at,
+        "sentence": last.sentence if last is not None else "not measured yet",
+    }
+
+
+def measurement_json(row: Measurement) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "step_index": row.step_index,
+        "gate": row.gate,
+        "indicator": row.indicator,
+        "at": row.at,
+        "verdict": row.verdict,
+        "value": row.value,
+        "requests": row.requests,
+        "limit": row.limit,
+        "stable_value": row.stable_value,
+        "source": row.source,
+        "query": row.query,
+        "sentence": row.detail,
+    }
+
+
+def decision_json(row: Decision) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "at": row.at,
+        "actor": row.actor,
+        "kind": row.kind,
+        "step_index": row.step_index,
+        "from_state": row.from_state,
+        "to_state": row.to_state,
+        "weight_percent": row.weight_percent,
+        "sentence": row.sentence,
+        "evidence": row.evidence,
+        "revision": row.revision,
+    }
+
+
+def outcome_of(rollout: Rollout) -> str:
+    """What a waiting CI job acts on: an end, needs_person, or running."""
+    if rollout.is_terminal:
+        return rollout.state if rollout.is_settled else "settling"
+    return "needs_person" if rollout.is_waiting_for_person else "running"
+
+
+def decisions_after(rollout: Rollout, decision_id: int) -> Sequence[Decision]:
+    return list(Decision.objects.filter(rollout=rollout, pk__gt=decision_id).order_by("pk"))
