@@ -14,7 +14,8 @@ WORKDIR /app
 # Packages first: a change of our own code reuses this layer.
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 RUN mkdir config console inference rollouts chaos \
- && pip install -c constraints.txt -e ".[$RUNTIME,demo]"
+ && pip install -c constraints.txt -e ".[$RUNTIME]" \
+ && pip install -c constraints.txt --no-deps magika
 COPY . .
 COPY --from=assets /assets/vendor static/vendor
 RUN pip install --no-deps -e . \

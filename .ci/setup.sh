@@ -11,9 +11,19 @@ make_venv() {
   "$python" -m venv .venv
 }
 
+pip_install() {
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --retries 5 -c constraints.txt "$@"
+}
+
+# The demo takes a model from the wheel magika, which asks for the CPU runtime: beside the GPU runtime it comes alone.
 install_extras() {
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --retries 5 \
-    -c constraints.txt -e ".[$1]"
+  case ",$1," in
+  *,gpu,*)
+    pip_install -e ".[${1/,demo/}]"
+    pip_install --no-deps magika
+    ;;
+  *) pip_install -e ".[$1]" ;;
+  esac
 }
 
 # Both wheels own the module onnxruntime: removing one would break the other, so both go first.
