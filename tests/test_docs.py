@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from console.cli.main import main
+from console.cli.main import pilothouse
 from tests.promises import ROOT, commands, endpoints, metrics_exposed, settings_read
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_every_documented_endpoint_exists() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    missing = [path for path in commands(main, "pilothouse") if f"`{path}" not in REFERENCE]
+    missing = [path for path in commands(pilothouse, "pilothouse") if f"`{path}" not in REFERENCE]
     assert not missing, "\n".join(missing)
 
 
