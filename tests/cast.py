@@ -4,8 +4,10 @@
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.test import Client as PageClient
 from rest_framework.test import APIClient
@@ -78,8 +80,15 @@ class Cast:
         return Bearer(token, secret)
 
 
+@cache
+def _hashed() -> str:
+    """Hashing is slow on purpose; once for each run is enough."""
+    return make_password(PASSWORD)
+
+
 def person(name: str, *, is_superuser: bool = False) -> Person:
-    return Person(User.objects.create_user(name, password=PASSWORD, is_superuser=is_superuser))
+    """An account that may log in with PASSWORD."""
+    return Person(User.objects.create(username=name, password=_hashed(), is_superuser=is_superuser))
 
 
 def make_cast() -> Cast:
