@@ -177,7 +177,7 @@ def _after_the_end(at: Progress, seen: Seen) -> Decision:
 def _begin(at: Progress, seen: Seen) -> Decision:
     if seen.stable_version == at.to_version:
         return Promote(f"Version {at.to_version} is the stable version already; every step was skipped")
-    return Start(f"Started the rollout from version {at.from_version} to {at.to_version}")
+    return Start(f"Started the rollout from version {seen.stable_version} to {at.to_version}")
 
 
 def _reach_weight(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision | None:
