@@ -27,7 +27,7 @@ FORBIDDEN = {
     "a private key": re.compile("BEGIN [A-Z ]*" + "PRIVATE KEY"),
     "a secret of ours": re.compile(r"\bpht?_" + r"[A-Za-z0-9_-]{40,}"),
     "an address of a private network": re.compile(
-        r"\b(10\.\d+|192\.168|172\.(1[6-9]|2\d|3[01]))\.\d+\.\d+\b"
+        r"(?<![=.\d])(10\.\d+|192\.168|172\.(1[6-9]|2\d|3[01]))\.\d+\.\d+\b"
     ),
 }
 
