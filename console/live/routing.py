@@ -1,1 +1,7 @@
-websocket_urlpatterns: list = []
+"""The console's WebSocket addresses."""
+
+from django.urls import path
+
+from console.live.consumer import LiveConsumer
+
+websocket_urlpatterns = [path("ws/live", LiveConsumer.as_asgi())]

@@ -1,0 +1,110 @@
+"""Filters and tags of every template: times, sizes, shapes and the URL's own parameters."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.template.context import RequestContext
+from django.utils.safestring import SafeString
+
+from console.kit import clock
+from console.ui import diffs
+
+register = template.Library()
+
+_STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
+
+
+@register.filter
+def age(at: datetime | None) -> str:
+    """4 min; the template adds `ago`."""
+    if at is None:
+        return "never"
+    return span(max((clock.now() - at).total_seconds(), 0.0))
+
+
+@register.filter
+def span(seconds: float | None) -> str:
+    """Seconds in the unit a person would choose: 42 s, 6 min, 3 h, 5 d."""
+    if seconds is None:
+        return "–"
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f} s"
+    for below, unit, divisor in _STEPS:
+        if seconds < below:
+            return f"{int(seconds // divisor)} {unit}"
+    return f"{int(seconds // 86400)} d"
+
+
+@register.filter
+def size(count: float | None) -> str:
+    """Bytes in binary units: 512 MiB."""
+    if not count:
+        return "–"
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return "–"
+
+
+@register.filter
+def plain(value: Any) -> str:
+    """A number without needless zeros, anything else as it is; None as a dash."""
+    if value is None or value == "":
+        return "–"
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False)
+
+
+@register.filter
+def by_key(mapping: dict[str, Any] | None, key: Any) -> Any:
+    """mapping[key], empty when there is none: templates cannot subscript by a variable."""
+    return (mapping or {}).get(key, "")
+
+
+@register.filter
+def without_kind(target: str) -> str:
+    """`rollout:42` -> `42`; actors and targets carry their kind in front."""
+    return target.partition(":")[2] or target
+
+
+@register.filter
+def kind_of(target: str) -> str:
+    return target.partition(":")[0]
+
+
+@register.simple_tag
+def difference(before: Any, after: Any) -> list[diffs.Line]:
+    return diffs.compare(before, after)
+
+
+@register.simple_tag(takes_context=True)
+def query(context: RequestContext, **changes: Any) -> str:
+    """The present URL's parameters with these changed; an empty value removes one. `part` never survives."""
+    parameters = context["request"].GET.copy()
+    parameters.pop("part", None)
+    for name, value in changes.items():
+        parameters.pop(name, None)
+        if value not in ("", None):
+            parameters[name] = str(value)
+    encoded: str = parameters.urlencode()
+    return f"?{encoded}" if encoded else "?"
+
+
+@register.simple_tag
+def topics(*names: str) -> SafeString:
+    """An hx-trigger that listens to these topics, to reconnects, and to the page's slow beat."""
+    events = [*(name for name in names if name), "live:resync", "live:beat"]
+    for event in events:
+        if not all(part.isalnum() or part in ":._-" for part in event):
+            raise ValueError(f"{event!r} is no topic")
+    return SafeString(", ".join(f"{event} from:body" for event in events))

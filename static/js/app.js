@@ -1,0 +1,11 @@
+// Behaviour that HTML declares: every page works as links and forms before any of this runs.
+import "./live.js";
+import "./worst.js";
+import "./ages.js";
+import "./dialogs.js";
+import "./toasts.js";
+import "./forms.js";
+import "./keys.js";
+import "./jump.js";
+
+if (document.querySelector("[data-chart]")) import("./charts.js");
