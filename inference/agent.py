@@ -104,7 +104,7 @@ class Agent:
     def _sample(self) -> None:
         try:
             sample = probe.counters(self._layout.plane_socket)
-        except probe.:
+        except probe.ProbeError:
             return  # the plane is starting or gone; its state is in the report
         self._redis.xadd(SAMPLES_KEY, {"sample": encode(sample)}, maxlen=SAMPLES_KEPT, approximate=True)
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from console.kit.files import sync_folder, write_atomic
 from inference.protocol import FileRef, VersionSpec
 
 CHUNK = 1 << 20
@@ -47,31 +48,6 @@ def copy_hashed(source: BinaryIO, target: BinaryIO, *, limit: int | None = None)
         hasher.update(chunk)
         target.write(chunk)
     return Digest(hasher.hexdigest(), size)
-
-
-def sync_folder(path: Path) -> None:
-    """A rename is durable only once its folder is."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_atomic(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Readers see the old file or the new one, also after a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 def safe_path(path: str) -> bool:

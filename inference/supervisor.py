@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from inference.blobs import remove_tree, write_atomic
-from inference.node import desired, process, sizing
+from console.kit import processes
+from console.kit.files import write_atomic
+from inference.blobs import remove_tree
+from inference.node import desired, sizing
 from inference.node.desired import Action, Drain, Forget, Kill, Slot, Start, Stop
 from inference.node.keeper import Keeper
 from inference.node.layout import Layout
@@ -194,9 +196,9 @@ class Supervisor:
     def _end_strays(self) -> None:
         """Workers started in the instant before the last agent died, of which no pid file tells."""
         known = frozenset(self.residents.known_pids())
-        for identity in process.strays(str(self.layout.sockets) + "/", known):
+        for identity in processes.strays(str(self.layout.sockets) + "/", known):
             log.warning("ending worker %d, which no pid file knows", identity.pid)
-            process.send(identity, signal.SIGKILL)
+            processes.send(identity, signal.SIGKILL)
 
     def _drop_old_folders(self) -> None:
         """Version folders that nothing runs from and nothing wants; the blobs stay."""
@@ -241,7 +243,7 @@ class Supervisor:
                 self.layout.pid_file(slot).unlink(missing_ok=True)
 
     @staticmethod
-    def _wait(children: list[process.Child], seconds: float) -> None:
+    def _wait(children: list[processes.Child], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while any(child.is_alive() for child in children) and time.monotonic() < deadline:
             time.sleep(0.05)

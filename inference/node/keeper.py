@@ -5,7 +5,8 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inference.node import desired, process
+from console.kit import processes
+from inference.node import desired
 from inference.node.layout import Layout, environment
 from inference.plane import probe, routes
 from inference.plane.probe import PlaneStatus
@@ -24,7 +25,7 @@ class Keeper:
 
     layout: Layout
     on_change: Callable[[], None]
-    child: process.Child | None = None
+    child: processes.Child | None = None
     status: PlaneStatus | None = None
     planned: Routes | None = None
     confirmed: Routes | None = None
@@ -43,7 +44,7 @@ class Keeper:
         except (OSError, ValueError):
             self.planned = None  # the first start, or a file of another release: it is written anew
         self.confirmed = self.planned
-        child = process.find(self.layout.plane_pid_file)
+        child = processes.find(self.layout.plane_pid_file)
         if child is None:
             return False
         if child.file.command != self.layout.plane_command():
@@ -69,7 +70,7 @@ class Keeper:
 
     def _note_end(self, now: float) -> None:
         assert self.child is not None
-        words = process.last_words(self.layout.plane_log)
+        words = processes.last_words(self.layout.plane_log)
         ended = self.child.exit_detail()
         if now - self.child.file.started_at >= desired.HEALTHY_SECONDS:
             self.failures = 0
@@ -84,7 +85,7 @@ class Keeper:
         assert self.child is not None
         try:
             status = probe.ping(self.layout.plane_socket, timeout_seconds=_PING_SECONDS)
-        except probe.:
+        except probe.ProbeError:
             self.status = None
             if now - max(self.answered_at, self.child.file.started_at) > _MUTE_SECONDS:
                 log.warning("plane gave no answer for %.0f s and is replaced", _MUTE_SECONDS)
@@ -97,7 +98,7 @@ class Keeper:
         if self.child is not None or now < self.retry_at or self.stopping:
             return
         try:
-            self.child = process.spawn(
+            self.child = processes.spawn(
                 self.layout.plane_command(),
                 pid_file=self.layout.plane_pid_file,
                 log_file=self.layout.plane_log,
@@ -124,7 +125,7 @@ class Keeper:
             return True
         try:
             probe.ask_plane(self.layout.plane_socket, "apply")
-        except probe. as error:
+        except probe.ProbeError as error:
             log.warning("plane did not take snapshot %d: %s", wanted.snapshot.number, error)
             return False
         self.confirmed, self.confirmed_by = wanted, self.status.instance

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from console.kit import processes
 from inference.blobs import BlobStore, contract_bytes, materialise
-from inference.node import desired, process, sizing
+from inference.node import desired, sizing
 from inference.node.desired import Occupant, Slot
 from inference.node.layout import Layout, environment
 from inference.plane import probe
@@ -31,7 +32,7 @@ class Resident:
     slot: Slot
     state: ReplicaState
     since: float
-    child: process.Child | None = None
+    child: processes.Child | None = None
     status: WorkerStatus | None = None
     files: Future[Any] | None = None
     detail: str = ""
@@ -69,7 +70,7 @@ class Residents:
     def adopt(self, now: float) -> int:
         """Take over the living workers of an agent that died. Returns how many."""
         for path in sorted(self.layout.run.glob("*.json")):
-            child = process.find(path)
+            child = processes.find(path)
             if path == self.layout.plane_pid_file:
                 continue
             if child is None:
@@ -112,7 +113,7 @@ class Residents:
         child = resident.child
         assert child is not None
         ended = child.exit_detail()
-        words = process.last_words(self.layout.log(resident.slot))
+        words = processes.last_words(self.layout.log(resident.slot))
         if now - child.file.started_at >= desired.HEALTHY_SECONDS:
             resident.failures = 0
         if not resident.is_ready:
@@ -146,7 +147,7 @@ class Residents:
         resident.asked_at = now
         try:
             status = probe.ask_worker(self.layout.socket(resident.slot), timeout_seconds=_ASK_TIMEOUT_SECONDS)
-        except probe.:
+        except probe.ProbeError:
             if now - max(resident.answered_at, child.file.started_at) > _MUTE_SECONDS:
                 log.warning(
                     "worker %s gave no answer for %.0f s and is replaced", resident.slot, _MUTE_SECONDS
@@ -192,7 +193,7 @@ class Residents:
             return
         threads = sizing.threads_for(spec.contract, workers=workers, quota=sizing.cpu_quota())
         try:
-            resident.child = process.spawn(
+            resident.child = processes.spawn(
                 self.layout.worker_command(slot, threads=threads),
                 pid_file=self.layout.pid_file(slot),
                 log_file=self.layout.log(slot),
@@ -274,6 +275,6 @@ def _report(resident: Resident) -> ReplicaReport:
         pid=pid,
         since=resident.since,
         restarts=resident.restarts,
-        rss_bytes=process.rss_of(pid) if pid else 0,
+        rss_bytes=processes.rss_of(pid) if pid else 0,
         load_phases=dict(status.load_phases) if status else {},
     )

@@ -1,7 +1,7 @@
 """Processes that outlive the one that started them, told apart by pid and start time.
 
 A pid alone is no identity: it may belong to somebody else by the time we look. The kernel's start time, in clock ticks
-since boot, settles it; a process that has ended but was not reaped counts as gone.
+since boot, settles it; a process that has ended but was not reaped counts as gone. No Django: launcher and node use it.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from inference.blobs import write_atomic
+from console.kit.files import write_atomic
 
 _LOG_BYTES = 20 << 20
 
