@@ -100,6 +100,8 @@ def _database() -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         }
+        # In memory, threads share one cache whose locks do not wait: tests of races need a file, as in production.
+        database["TEST"] = {"NAME": str(HOME / "test.sqlite3")}
     else:
         database.setdefault("OPTIONS", {})["connect_timeout"] = 5
         database["CONN_HEALTH_CHECKS"] = True

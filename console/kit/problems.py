@@ -133,6 +133,8 @@ def _sentence(fields: dict[str, str]) -> str:
 
 
 def _drf_code(exc: exceptions.APIException) -> str:
+    if isinstance(exc, exceptions.PermissionDenied) and str(exc.detail).startswith("CSRF"):
+        return "csrf"
     return next((code for kind, code in _DRF_CODES.items() if isinstance(exc, kind)), exc.default_code)
 
 

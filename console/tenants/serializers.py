@@ -16,6 +16,10 @@ class ReasonBody(StrictSerializer):
     reason = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
 
 
+class RevokeBody(ReasonBody):
+    """Why a token ends."""
+
+
 class TenantBody(ReasonBody):
     slug = serializers.CharField(max_length=63)
     name = serializers.CharField(max_length=120, required=False, default="")

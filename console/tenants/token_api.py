@@ -18,7 +18,7 @@ from console.tenants.models import Token
 from console.tenants.permissions import actor_of, scoped, visible_tenants
 from console.tenants.serializers import (
     PreviewOut,
-    ReasonBody,
+    RevokeBody,
     RotateBody,
     TokenBody,
     TokenOut,
@@ -83,13 +83,13 @@ class TokenDetail(TokenView):
 class TokenRevoke(TokenView):
     """End a token for good."""
 
-    @extend_schema(request=ReasonBody, responses={200: TokenOut}, parameters=[KEY, DRY_RUN])
+    @extend_schema(request=RevokeBody, responses={200: TokenOut}, parameters=[KEY, DRY_RUN])
     @idempotent()
     def post(self, request: Request, pk: int) -> Response:
         token, actor = self.token(pk), actor_of(request)
         if wants_dry_run(request):
             return Response(token_actions.preview_revoke_token(token, actor=actor).as_json())
-        body = body_of(request, ReasonBody)
+        body = body_of(request, RevokeBody)
         return Response(TokenOut(token_actions.revoke_token(token, actor=actor, reason=body["reason"])).data)
 
 
