@@ -1,4 +1,4 @@
-"""kill -9, one part at a time, under a steady load: what clients saw, how long it took, whether the state is true after.
+"""kill -9, one part at a time, under a steady load: what clients saw, how soon it was whole, whether it is true after.
 
 python -m tests.e2e.kills [--rounds 1]     prints the table of docs/operations.md
 """
