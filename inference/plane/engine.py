@@ -7,25 +7,13 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from inference.contract import Contract, TensorSpec, check_against, infer_contract, read_labels
 from inference.plane.datatypes import DATATYPES, Array, Datatype, pack_bytes, unpack_bytes
+from inference.plane.frames import Layout
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import RUNTIMES, LoadError, Options, Runtime
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """What the requests of one batch have in common. dims: without rows when `batched`, else the whole shape.
-
-    outputs: public names, in the order of the answer.
-    """
-
-    id: int
-    batched: bool
-    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
-    outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

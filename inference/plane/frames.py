@@ -16,6 +16,9 @@ import struct
 import time
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cache
+
+import msgspec
 
 LIMIT = 512 << 20
 HEAD = struct.Struct("<IB")
@@ -34,6 +37,18 @@ FAILED = struct.Struct("<IH")
 DIM = struct.Struct("<q")
 
 
+class Layout(msgspec.Struct, frozen=True):
+    """What the requests of one batch have in common. dims: without rows when `batched`, else the whole shape.
+
+    outputs: public names, in the order of the answer.
+    """
+
+    id: int
+    batched: bool
+    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    outputs: tuple[str, ...]
+
+
 class Kind(IntEnum):
     HELLO = 1
     STATUS = 2
@@ -50,6 +65,17 @@ def inline_start(inputs: int) -> int:
 
 def padded(offset: int) -> int:
     return (offset + 15) & -16
+
+
+@cache
+def run_struct(inputs: int) -> struct.Struct:
+    """A whole RUN frame up to its inline tensors: length, kind, RUN, a PLACE for each input, padding."""
+    used = RUN.size + inputs * PLACE.size
+    return struct.Struct(f"<IBBHIi{2 * inputs}Q{padded(used) - used}x")
+
+
+def read_dims(data: bytes, at: int, rank: int) -> tuple[int, ...]:
+    return struct.unpack_from(f"<{rank}q", data, at)
 
 
 def dims(sizes: Sequence[int]) -> bytes:

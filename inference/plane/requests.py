@@ -273,7 +273,9 @@ class Codec:
             elements = part.elements * rows if rows >= 0 else part.elements
             parameters = tensor.get("parameters")
             data = tensor.get("data")
-            if parameters and ("binary_data_size" in parameters or "shared_memory_region" in parameters):
+            if type(parameters) is dict and (
+                "binary_data_size" in parameters or "shared_memory_region" in parameters
+            ):
                 size = binary_size(part.name, parameters, data)
                 if size > len(body) - at:
                     raise bad(f"input {part.name}: expecting {size - len(body) + at} additional bytes")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inference.contract import Contract
-from inference.plane.engine import Layout
+from inference.plane.frames import Layout
 from inference.plane.refusals import RefusedError
 from inference.plane.requests import Codec
 from inference.plane.runtimes import LoadError

@@ -24,11 +24,12 @@ import msgspec
 from inference.contract import Contract, ContractError, from_json, parse_contract
 from inference.graph import signature_to_json
 from inference.plane import frames, slots
-from inference.plane.engine import Engine, Layout, Output, Timing
+from inference.plane.engine import Engine, Output, Timing
 from inference.plane.probe import WorkerStatus
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import LoadError, Options
 from inference.plane.samples import read_samples
+from inference.plane.unix import listen
 from inference.protocol import ReplicaState, encode
 
 DRAIN_SECONDS = 30.0
@@ -42,7 +43,7 @@ class Connection:
     def __init__(self, sock: socket.socket, slab: slots.Slab | None) -> None:
         self.sock = sock
         self.slab = slab
-        self.layouts: dict[int, Layout] = {}
+        self.layouts: dict[int, frames.Layout] = {}
         self._lock = threading.Lock()
 
     def send(self, data: bytes) -> None:
@@ -142,7 +143,7 @@ class Worker:
                 self.batches += 1
                 self.busy_since = None
             elif kind is frames.Kind.LAYOUT:
-                layout = msgspec.json.decode(body, type=Layout)
+                layout = msgspec.json.decode(body, type=frames.Layout)
                 if layout.id >= MAX_LAYOUTS:
                     raise ValueError("too many layouts")
                 connection.layouts[layout.id] = layout
@@ -263,19 +264,6 @@ def _greeting(sock: socket.socket) -> tuple[dict[str, Any], slots.Slab | None]:
         raise ValueError("not a greeting")
     hello = json.loads(data[frames.HEAD.size :])
     return hello, slab
-
-
-def listen(path: Path) -> socket.socket:
-    """A listening Unix socket that only this user may open; takes the place of a dead one."""
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    listener.listen(64)
-    return listener
 
 
 def _contract(given: Path | None, folder: Path) -> Contract | None:

@@ -1,0 +1,57 @@
+"""Inference answers of the Open Inference Protocol: from packed tensors to a body."""
+
+from math import prod
+
+import numpy as np
+import orjson
+
+from inference.plane.batcher import Piece
+from inference.plane.datatypes import BY_CODE, unpack_bytes
+from inference.plane.packing import Buffer
+from inference.plane.refusals import RefusedError
+from inference.plane.requests import Plan
+
+
+def opening(service: str, version: str) -> bytes:
+    """The first bytes of every answer of a version."""
+    return b'{"model_name":%s,"model_version":%s,' % (orjson.dumps(service), orjson.dumps(version))
+
+
+def write(start: bytes, plan: Plan, name: str, outputs: list[Piece]) -> tuple[bytes, int | None]:
+    """The body, and the length of its JSON part when binary tensors follow. name: the request's id, "" for none.
+
+    Raises RefusedError where an output cannot be written as wished.
+    """
+    parts: list[Buffer] = [start, b'"id":%s,"outputs":[' % orjson.dumps(name) if name else b'"outputs":[']
+    tail: list[Buffer] = []
+    comma = b""
+    for head, binary, (code, dims, data) in zip(plan.heads, plan.binary, outputs, strict=True):
+        shape = b",".join([b"%d" % dim for dim in dims])
+        if binary:
+            size = len(data)
+            parts.append(b'%s%s%s],"parameters":{"binary_data_size":%d}}' % (comma, head, shape, size))
+            if size:
+                tail.append(data)
+        else:
+            parts.append(b'%s%s%s],"data":%s}' % (comma, head, shape, _json(code, dims, data)))
+        comma = b","
+    parts.append(b"]}")
+    body = b"".join(parts)
+    if not tail:
+        return body, None
+    # Joined, that is copied, at once: the data may lie in a slot that the next batch will take.
+    return b"".join([body, *tail]), len(body)
+
+
+def _json(code: int, dims: tuple[int, ...], data: Buffer) -> bytes:
+    """Flat, row-major, floats in their shortest form; NaN and infinity, which JSON lacks, become null."""
+    if not len(data):
+        return b"[]"
+    datatype = BY_CODE[code]
+    if datatype.array:
+        return orjson.dumps(np.frombuffer(data, datatype.dtype), option=orjson.OPT_SERIALIZE_NUMPY)
+    if datatype.size:
+        raise RefusedError(
+            400, f"sending {datatype.name} data via JSON is not supported: ask for binary_data"
+        )
+    return orjson.dumps([element.decode(errors="replace") for element in unpack_bytes(data, prod(dims))])

@@ -1,0 +1,350 @@
+"""The plane's HTTP application: paths to answers, and the way of an inference request through the house."""
+
+import ipaddress
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from inference.plane import answers, oip, refusals
+from inference.plane.admission import Grant
+from inference.plane.batcher import Job, Piece
+from inference.plane.exchange import Exchange, Limits
+from inference.plane.gateway import Gateway, Service
+from inference.plane.pool import Pool
+from inference.plane.refusals import RefusedError
+from inference.plane.requests import Parsed
+
+PROTOCOL = "http"
+CLIENT_LEFT = 499  # nginx's code for a client that did not wait; counted, never sent
+JSON = b"content-type: application/json\r\n"
+MAX_TARGETS = 4096
+_SERVICE = r"(?P<service>[A-Za-z0-9][A-Za-z0-9._-]{0,254})"
+_VERSION = r"(?:/versions/(?P<version>[0-9]{1,9}))?"
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_TRACEPARENT = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A resolved target. keyed: it needs a key."""
+
+    handler: Callable[[Exchange, "Route"], None]
+    method: bytes
+    keyed: bool
+    service: str = ""
+    version: int | None = None
+    arg: str = ""
+
+
+class Call:
+    """An inference request that reached a version; holds its place in the quota until it ends, once."""
+
+    __slots__ = ("app", "arrived", "exchange", "grant", "job", "parsed", "pool")
+
+    def __init__(self, app: "App", exchange: Exchange, grant: Grant, pool: Pool, arrived: float) -> None:
+        self.app = app
+        self.exchange = exchange
+        self.grant = grant
+        self.pool = pool
+        self.arrived = arrived
+        self.job: Job | None = None
+        self.parsed: Parsed
+
+    def answered(self, outputs: list[Piece]) -> None:
+        parsed, pool = self.parsed, self.pool
+        try:
+            body, json_length = answers.write(self.app.opening(pool), parsed.plan, parsed.id, outputs)
+        except RefusedError as error:
+            self.refused(error)
+            return
+        if json_length is None:
+            kind = JSON
+        else:
+            kind = (
+                b"content-type: application/octet-stream\r\ninference-header-content-length: %d\r\n"
+                % json_length
+            )
+        self.end(200, kind, body)
+
+    def refused(self, error: RefusedError) -> None:
+        if error.status == 503 and error.limit is not None:
+            self.app.count_refusal(self.exchange.tenant, self.pool.service, error.limit.name)
+        self.end(error.status, JSON + refusals.headers(error), refusals.body(error))
+
+    def end(self, status: int, head: bytes, body: bytes) -> None:
+        exchange, pool = self.exchange, self.pool
+        self.settle(status)
+        head += b"x-pilothouse-version: %s\r\n%s" % (pool.version_header, self.app.ids(exchange))
+        exchange.send(status, head, body)
+
+    def settle(self, status: int) -> None:
+        self.exchange.state = None
+        self.grant.leave()
+        self.pool.meter.answered(self.exchange.tenant, PROTOCOL, status, time.monotonic() - self.arrived)
+
+
+class App:
+    """public_metrics: /metrics is open to peers beyond this machine without a key."""
+
+    def __init__(self, gateway: Gateway, limits: Limits, *, public_metrics: bool = False) -> None:
+        self.gateway = gateway
+        self.limits = limits
+        self.public_metrics = public_metrics
+        self._targets: dict[bytes, Route] = {}
+        self._openings: dict[tuple[str, int], bytes] = {}
+        self._serial = 0
+        self._prefix = secrets.token_hex(8).encode()
+        self._spans = secrets.randbits(63)
+        self._patterns = self._table()
+
+    def _table(self) -> list[tuple[re.Pattern[str], str, bool, Callable[[Exchange, Route], None]]]:
+        model = rf"/v2/models/{_SERVICE}{_VERSION}"
+        region = r"(?P<arg>system|cuda)sharedmemory(?:/region/[^/]{1,255})?"
+        rows: list[tuple[str, str, bool, Callable[[Exchange, Route], None]]] = [
+            (r"/healthz", "GET", False, self._alive),
+            (r"/readyz", "GET", False, self._readyz),
+            (r"/metrics", "GET", False, self._metrics),
+            (r"/v2/?", "GET", False, self._server),
+            (r"/v2/health/live", "GET", False, self._alive),
+            (r"/v2/health/ready", "GET", False, self._ready),
+            (r"/v2/models/stats", "GET", True, self._all_stats),
+            (rf"{model}/infer", "POST", True, self._infer),
+            (rf"{model}", "GET", True, self._model),
+            (rf"{model}/ready", "GET", True, self._model_ready),
+            (rf"{model}/config", "GET", True, self._config),
+            (rf"{model}/stats", "GET", True, self._stats),
+            (r"/v2/repository/index", "POST", True, self._index),
+            (rf"/v2/repository/models/{_SERVICE}/(?:load|unload)", "POST", True, self._no_load),
+            (rf"/v2/{region}/status", "GET", True, self._no_regions),
+            (rf"/v2/{region}/unregister", "POST", True, self._nothing),
+            (rf"/v2/{region}/register", "POST", True, self._no_shared_memory),
+        ]
+        return [(re.compile(pattern), method, keyed, handler) for pattern, method, keyed, handler in rows]
+
+    # What the connections call
+
+    def admit(self, exchange: Exchange) -> None:
+        route = self._targets.get(exchange.target) or self._resolve(exchange.target)
+        if exchange.method != route.method:
+            raise RefusedError(405, "Method Not Allowed")
+        exchange.route = route
+        if route.keyed:
+            tenant = exchange.tenant = self.gateway.admission.tenant_of(exchange.authorization)
+            if route.service and not self.gateway.admission.may(tenant, route.service):
+                raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+
+    def serve(self, exchange: Exchange) -> None:
+        route: Route = exchange.route
+        route.handler(exchange, route)
+
+    def refuse(self, exchange: Exchange, error: RefusedError) -> None:
+        call: Call | None = exchange.state
+        if call is not None:
+            call.refused(error)
+            return
+        route: Route | None = exchange.route
+        service = route.service if route is not None and route.service in self.gateway.services else ""
+        if error.limit is not None:
+            self.count_refusal(exchange.tenant, service, error.limit.name)
+        if route is not None and route.method == b"POST":
+            self.gateway.meters.outside[exchange.tenant, service, PROTOCOL, error.status] += 1
+        head = JSON + refusals.headers(error) + self.ids(exchange)
+        if error.status == 405:
+            head += b"allow: %s\r\n" % self._resolve(exchange.target).method
+        exchange.send(error.status, head, refusals.body(error))
+
+    def gone(self, exchange: Exchange) -> None:
+        call: Call | None = exchange.state
+        if call is not None:
+            call.settle(CLIENT_LEFT)
+            if call.job is not None:
+                call.pool.cancel(call.job)
+
+    def forget(self) -> None:
+        """After new routes: a version may mean another pool now."""
+        self._targets.clear()
+        self._openings.clear()
+
+    def _resolve(self, target: bytes) -> Route:
+        """Raises RefusedError 404. Only targets of services that exist are remembered, so strangers fill no memory."""
+        path = target.partition(b"?")[0].decode("latin-1")
+        for pattern, method, keyed, handler in self._patterns:
+            match = pattern.fullmatch(path)
+            if match is None:
+                continue
+            told = match.groupdict()
+            number = told.get("version")
+            route = Route(
+                handler,
+                method.encode(),
+                keyed,
+                told.get("service") or "",
+                int(number) if number else None,
+                told.get("arg") or "",
+            )
+            if route.service in self.gateway.services and len(self._targets) < MAX_TARGETS:
+                self._targets[target] = route
+            return route
+        raise RefusedError(404, "Not Found")
+
+    def count_refusal(self, tenant: str, service: str, limit: str) -> None:
+        self.gateway.meters.refused[tenant, service, limit] += 1
+
+    def ids(self, exchange: Exchange) -> bytes:
+        """Lines with the request's id and trace, the client's where it sent usable ones."""
+        self._serial = serial = self._serial + 1
+        given = exchange.request_id
+        if given is None or _REQUEST_ID.fullmatch(given) is None:
+            given = b"%s-%x" % (self._prefix, serial)
+        span = (self._spans + serial) & 0xFFFFFFFFFFFFFFFF or 1
+        parent = exchange.traceparent
+        match = _TRACEPARENT.fullmatch(parent) if parent is not None else None
+        if match is None:
+            trace = b"00-%s%016x-%016x-00" % (self._prefix, serial, span)
+        else:
+            trace = b"00-%s-%016x-%s" % (match[1], span, match[2])
+        return b"x-request-id: %s\r\ntraceparent: %s\r\n" % (given, trace)
+
+    def opening(self, pool: Pool) -> bytes:
+        key = pool.service, pool.version
+        found = self._openings.get(key)
+        if found is None:
+            found = self._openings[key] = answers.opening(pool.service, str(pool.version))
+        return found
+
+    # Inference
+
+    def _infer(self, exchange: Exchange, route: Route) -> None:
+        arrived = time.monotonic()
+        gateway = self.gateway
+        grant = gateway.admission.grant(exchange.tenant, route.service)
+        service = gateway.services.get(route.service)
+        if grant is None or service is None:  # routes changed while the body came in
+            raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+        number = route.version
+        if number is not None and number not in service.versions:
+            raise RefusedError(404, f"version {number} of {service.name} is not found")
+        grant.enter(arrived)
+        try:
+            pool = service.choose() if number is None else service.versions[number]
+        except RefusedError:
+            grant.leave()
+            raise
+        call = exchange.state = Call(self, exchange, grant, pool, arrived)
+        body = exchange.body if exchange.content_encoding is None else self._unpacked(exchange)
+        told = exchange.header_length
+        parsed = call.parsed = pool.codec.parse(body, None if told is None else _header_length(told))
+        timeout = pool.timeout_seconds
+        if parsed.timeout_seconds is not None and parsed.timeout_seconds < timeout:
+            timeout = parsed.timeout_seconds
+        job = call.job = Job(
+            call, exchange.tenant, parsed.plan, parsed.rows, parsed.buffers, arrived, arrived + timeout
+        )
+        pool.submit(job)
+
+    def _unpacked(self, exchange: Exchange) -> bytes:
+        """A compressed body, never bigger than an uncompressed one may be."""
+        coding = (exchange.content_encoding or b"").strip().lower()
+        if coding == b"identity":
+            return exchange.body
+        if coding not in (b"gzip", b"deflate"):
+            raise RefusedError(501, "the content encodings known are gzip and deflate")
+        reader = zlib.decompressobj(31 if coding == b"gzip" else 15)
+        limit = self.limits.body_bytes
+        try:
+            body = reader.decompress(exchange.body, limit + 1)
+        except zlib.error:
+            raise RefusedError(400, f"the body is not {coding.decode()}") from None
+        if len(body) > limit:
+            raise RefusedError(413, f"the body is above the limit of {limit} bytes when unpacked")
+        if not reader.eof or reader.unused_data:
+            raise RefusedError(400, f"the body is not one whole {coding.decode()} stream")
+        return body
+
+    # Questions
+
+    def _json(self, exchange: Exchange, told: Any, status: int = 200) -> None:
+        exchange.send(status, JSON + self.ids(exchange), orjson.dumps(told))
+
+    def _service(self, route: Route) -> Service:
+        service = self.gateway.services.get(route.service)
+        if service is None:
+            raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+        return service
+
+    def _alive(self, exchange: Exchange, route: Route) -> None:
+        exchange.send(200, b"", b"")
+
+    def _nothing(self, exchange: Exchange, route: Route) -> None:
+        exchange.send(200, b"", b"")
+
+    def _ready(self, exchange: Exchange, route: Route) -> None:
+        reasons = self.gateway.unready()
+        if reasons:
+            raise RefusedError(400, "; ".join(reasons[:5]))  # Triton's status; probes should read /readyz
+        exchange.send(200, b"", b"")
+
+    def _readyz(self, exchange: Exchange, route: Route) -> None:
+        reasons = self.gateway.unready()
+        self._json(exchange, {"ready": not reasons, "reasons": reasons[:50]}, 503 if reasons else 200)
+
+    def _metrics(self, exchange: Exchange, route: Route) -> None:
+        if not self.public_metrics and not _is_loopback(exchange.connection.peer):
+            self.gateway.admission.tenant_of(exchange.authorization)
+        head = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        exchange.send(200, head, self.gateway.exposition())
+
+    def _server(self, exchange: Exchange, route: Route) -> None:
+        self._json(exchange, oip.server())
+
+    def _model(self, exchange: Exchange, route: Route) -> None:
+        self._json(exchange, oip.model(self._service(route), route.version))
+
+    def _model_ready(self, exchange: Exchange, route: Route) -> None:
+        oip.model_ready(self._service(route), route.version)
+        exchange.send(200, b"", b"")
+
+    def _config(self, exchange: Exchange, route: Route) -> None:
+        self._json(exchange, oip.config(self._service(route), route.version))
+
+    def _stats(self, exchange: Exchange, route: Route) -> None:
+        service = self._service(route)
+        pools = (
+            [service.pinned(route.version)] if route.version is not None else list(service.versions.values())
+        )
+        self._json(exchange, oip.stats(pools))
+
+    def _all_stats(self, exchange: Exchange, route: Route) -> None:
+        may = self.gateway.admission.may
+        self._json(exchange, oip.stats([p for p in self.gateway.pools() if may(exchange.tenant, p.service)]))
+
+    def _index(self, exchange: Exchange, route: Route) -> None:
+        self._json(exchange, oip.index(self.gateway, exchange.tenant, exchange.body))
+
+    def _no_load(self, exchange: Exchange, route: Route) -> None:
+        raise RefusedError(503, "models are loaded and unloaded by the console, not by clients of the plane")
+
+    def _no_regions(self, exchange: Exchange, route: Route) -> None:
+        self._json(exchange, [])
+
+    def _no_shared_memory(self, exchange: Exchange, route: Route) -> None:
+        raise RefusedError(501, f"{route.arg} shared memory of clients is disabled")
+
+
+def _header_length(told: bytes) -> int:
+    if not told.isdigit() or len(told) > 12:
+        raise RefusedError(400, "inference-header-content-length must be a number of bytes")
+    return int(told)
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        return ipaddress.ip_address(peer).is_loopback
+    except ValueError:
+        return False

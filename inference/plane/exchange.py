@@ -1,0 +1,82 @@
+"""One HTTP request and its answer, between the connection that reads it and the application that answers it."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from inference.plane.refusals import RefusedError
+
+REASONS = {
+    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 403: b"Forbidden", 404: b"Not Found",
+    405: b"Method Not Allowed", 408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type",
+    417: b"Expectation Failed", 429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error", 501: b"Not Implemented", 503: b"Service Unavailable", 504: b"Gateway Timeout",
+}  # fmt: skip
+
+# Headers we read; everything else is only counted. The slot of Exchange a header goes to, and whether a second one
+# is refused as an attempt to be read in two ways.
+WANTED = {
+    b"authorization": ("authorization", True),
+    b"inference-header-content-length": ("header_length", True),
+    b"content-length": ("content_length", True),
+    b"content-encoding": ("content_encoding", True),
+    b"transfer-encoding": ("transfer_encoding", True),
+    b"expect": ("expect", False),
+    b"x-request-id": ("request_id", False),
+    b"traceparent": ("traceparent", False),
+}
+
+
+class Sender(Protocol):
+    @property
+    def peer(self) -> str: ...
+
+    def send(self, exchange: "Exchange", status: int, head: bytes, body: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class Limits:
+    """Seconds and bytes. buffered_bytes: bodies of all connections together."""
+
+    body_bytes: int = 64 << 20
+    buffered_bytes: int = 1 << 30
+    connections: int = 4096
+    header_seconds: float = 10.0
+    body_seconds: float = 60.0
+    idle_seconds: float = 75.0
+    write_seconds: float = 30.0
+
+
+class Exchange:
+    """One request and its answer. The application sees it twice: `admit` after the headers, `serve` after the body."""
+
+    __slots__ = (
+        "authorization", "body", "close", "connection", "content_encoding", "content_length", "done", "expect",
+        "header_length", "method", "refusal", "request_id", "route", "state", "target", "tenant", "traceparent",
+        "transfer_encoding",
+    )  # fmt: skip
+
+    def __init__(self, connection: Sender) -> None:
+        self.connection = connection
+        self.target = b""
+        self.method = b""
+        self.body = b""
+        self.authorization: bytes | None = None
+        self.header_length: bytes | None = None
+        self.content_length: bytes | None = None
+        self.content_encoding: bytes | None = None
+        self.transfer_encoding: bytes | None = None
+        self.expect: bytes | None = None
+        self.request_id: bytes | None = None
+        self.traceparent: bytes | None = None
+        self.refusal: RefusedError | None = None
+        self.close = False
+        self.done = False
+        self.tenant = ""
+        self.route: Any = None
+        self.state: Any = None
+
+    def send(self, status: int, head: bytes, body: bytes) -> None:
+        """The whole answer, once. head: header lines with their line ends, without content-length."""
+        if not self.done:
+            self.done = True
+            self.connection.send(self, status, head, body)
