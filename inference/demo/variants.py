@@ -4,6 +4,7 @@
 ONNX Runtime, for inputs whose first byte is 128 or more.
 """
 
+import importlib
 import importlib.util
 import json
 import shutil
@@ -15,13 +16,14 @@ import numpy.typing as npt
 import onnx
 import yaml
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
-from onnxruntime.capi.onnxruntime_pybind11_state import SessionOptions
 from onnxruntime.quantization.quant_utils import QuantType
 from onnxruntime.quantization.quantize import quantize_dynamic
 
 from inference.demo import SERVICE, samples
 from inference.plane.hooks.byte_windows import ByteWindows
+
+# The wheel has no types for what it exports.
+onnxruntime: Any = importlib.import_module("onnxruntime")
 
 INPUT, OUTPUT = "bytes", "target_label"
 WIDTH = 2048
@@ -67,9 +69,9 @@ def broken(folder: Path) -> None:
 
 def labels_of(graph: Path) -> npt.NDArray[np.int64]:
     """Index of the best label for each of the demo's files."""
-    options = SessionOptions()
+    options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     windows = ByteWindows(input="file", output=INPUT).run(list(samples.build().values()))
     rows = [np.asarray(session.run([OUTPUT], {INPUT: windows[n : n + 1]})[0]) for n in range(len(windows))]
     best: npt.NDArray[np.int64] = np.concatenate(rows).argmax(axis=1)
