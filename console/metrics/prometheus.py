@@ -32,7 +32,8 @@ class PrometheusSource:
         # No retries of its own: a controller asks again on its next tick, and a page on its next poll.
         self._client = PrometheusConnect(
             url=url.rstrip("/"),
-            retry=Retry(total=0),
+            # read=False, as in requests itself: a slow answer stays a timeout instead of "too many retries".
+            retry=Retry(total=0, read=False),
             timeout=(connect_seconds, read_seconds),  # type the client names int; requests takes the pair
         )
         self._server_timeout = f"{read_seconds:g}s"
