@@ -80,7 +80,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "console.ui.frame.frame",
             ],
+            "builtins": ["template_partials.templatetags.partials", "console.ui.templatetags.ui"],
         },
     }
 ]
@@ -200,4 +202,8 @@ LOGGING = {
         "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}
     },
     "root": {"handlers": ["stderr"], "level": env.text("LOG_LEVEL", "INFO")},
+    # Ticks come every second: a line for each would fill a disk and hide what matters. Failures are errors.
+    "loggers": {
+        name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace", "celery.beat")
+    },
 }

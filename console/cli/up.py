@@ -192,13 +192,13 @@ def _start(
     redis_url = _redis(home, steps, house, interrupt)
     setup = _prometheus(Setup(home, port, plane_port, redis_url), wishes, steps, house)
     with steps.step("database"):
-        _command(setup, ["migrate", "--no-input", "-v", "0"], MIGRATE_SECONDS, interrupt)
+        _command(setup, ["migrate", "--no-input", "--skip-checks", "-v", "0"], MIGRATE_SECONDS, interrupt)
     began = time.monotonic()
     for part in (parts.console, parts.controller, parts.beat, parts.agent):
         house.start(part(setup))
     if wishes.demo:
         with steps.step("demo") as words:
-            made = _command(setup, ["demo", "--url", setup.url], DEMO_SECONDS, interrupt)
+            made = _command(setup, ["demo", "--skip-checks", "--url", setup.url], DEMO_SECONDS, interrupt)
             lines = [line for line in made.splitlines() if line.startswith("made ")]
             words.append(f"made {len(lines)} things" if lines else "all there")
     for name in ("console", "controller", "beat", "agent"):
