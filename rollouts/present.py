@@ -55,6 +55,11 @@ def _status(rollout: Rollout, index: int) -> str:
     return "now" if index == rollout.step_index and rollout.state != State.QUEUED else "next"
 
 
+def iso(at: datetime | None) -> str | None:
+    """The one spelling of a time, in REST answers, kept answers and event streams alike."""
+    return None if at is None else at.isoformat().replace("+00:00", "Z")
+
+
 def summary(rollout: Rollout) -> dict[str, Any]:
     """The row: what a list shows and what CI needs to go on."""
     return {
@@ -79,8 +84,8 @@ def summary(rollout: Rollout) -> dict[str, Any]:
         "retry_of": rollout.retry_of_id,
         "revision": rollout.revision,
         "created_by": rollout.created_by,
-        "created_at": rollout.created_at,
-        "finished_at": rollout.finished_at,
+        "created_at": iso(rollout.created_at),
+        "finished_at": iso(rollout.finished_at),
     }
 
 
@@ -102,7 +107,7 @@ def _step_json(view: StepView, rollout: Rollout) -> dict[str, Any]:
         "spec": view.step.as_json(),
         "sentence": view.step.sentence,
         "status": view.status,
-        "until": view.until,
+        "until": iso(view.until),
         "gates": [
             _gate_json(standing, last, cancelled=view.status == "cancelled")
             for standing, last in zip(view.gates, view.last, strict=True)
@@ -123,7 +128,7 @@ def _gate_json(standing: Standing, last: Measured | None, *, cancelled: bool) ->
         "passes": standing.passes,
         "fails": standing.fails,
         "count": standing.gate.count,
-        "next_at": None if cancelled else standing.next_at,
+        "next_at": None if cancelled else iso(standing.next_at),
         "sentence": last.sentence if last is not None else "not measured yet",
     }
 
@@ -134,7 +139,7 @@ def measurement_json(row: Measurement) -> dict[str, Any]:
         "step_index": row.step_index,
         "gate": row.gate,
         "indicator": row.indicator,
-        "at": row.at,
+        "at": iso(row.at),
         "verdict": row.verdict,
         "value": row.value,
         "requests": row.requests,
@@ -149,7 +154,7 @@ def measurement_json(row: Measurement) -> dict[str, Any]:
 def decision_json(row: Decision) -> dict[str, Any]:
     return {
         "id": row.pk,
-        "at": row.at,
+        "at": iso(row.at),
         "actor": row.actor,
         "kind": row.kind,
         "step_index": row.step_index,
