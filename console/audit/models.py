@@ -20,6 +20,9 @@ class EntryQuerySet(models.QuerySet["Entry"]):
             raise ImmutableError(f"audit rows keep their {', '.join(sorted(changes.keys() - _MAY_CHANGE))}")
         return super().update(**changes)
 
+    def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ImmutableError("audit rows are written once")
+
     def delete(self) -> NoReturn:
         raise ImmutableError("audit rows are not deleted")
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -78,12 +79,10 @@ class Client:
         headers = {"Accept": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        try:
-            self._http = httpx.Client(
-                base_url=f"{self.url}/api/v1/", headers=headers, timeout=_TIMEOUT, transport=transport
-            )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise CliError(f"PILOTHOUSE_URL={self.url} is not an address: {error}") from None
+        _check_address(self.url)
+        self._http = httpx.Client(
+            base_url=f"{self.url}/api/v1/", headers=headers, timeout=_TIMEOUT, transport=transport
+        )
 
     def get(self, path: str, *, timeout: float | None = None, **params: Any) -> Any:
         """timeout: seconds to wait for the answer, for long polls. Raises ApiError, Unreachable."""
@@ -100,7 +99,7 @@ class Client:
         timeout: float | None = None,
         **params: Any,
     ) -> Any:
-        """key: Idempotency-Key; made up when not given, so that a retry below never acts twice."""
+        """key: Idempotency-Key; made up when not given, so that a proxy that sends twice acts once."""
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return self.request(
             "POST",
@@ -155,6 +154,16 @@ class Client:
 
     def close(self) -> None:
         self._http.close()
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise CliError(f"PILOTHOUSE_URL={url} is not an address such as {DEFAULT_URL}.")
 
 
 def _plain(value: Any) -> Any:

@@ -136,7 +136,8 @@ class Uploads(APIView):
 
     @idempotency.idempotent(atomic=False)
     def post(self, request: Request) -> Response:
-        self.seen.append(request.data["file"].read())
+        data: Any = request.data
+        self.seen.append(data["file"].read())
         return Response({"count": len(self.seen)}, status=201)
 
 
