@@ -5,7 +5,6 @@ lost its lease and wakes up late is refused, since somebody with a higher fence 
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from celery import current_app
@@ -13,14 +12,16 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from console.audit.log import record
-from console.kit import clock
+from console.kit import clock, etags
 from console.kit.errors import Conflict, Invalid, Unavailable
+from console.kit.previews import Preview
 from console.services.models import Service
 from console.tenants.models import Tenant
 from console.tenants.permissions import SYSTEM, Actor, require
 from inference import registry, snapshot
 from inference.models import Alias, Placement, PlacementRole, Replica, Version
 from inference.placement import changing, lock, record_change
+from inference.protocol import ReplicaState
 
 # `stats` is an address of its own under /v2/models/.
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -212,40 +213,27 @@ def restart_replica(replica: Replica, *, actor: Actor, reason: str = "") -> None
             raise Unavailable(f"The order could not be sent: {error}.") from None
 
 
-@dataclass(frozen=True, slots=True)
-class RestartPreview:
-    """What a restart would touch. others_ready: replicas of the same version that answer meanwhile."""
-
-    replica: str
-    state: str
-    others_ready: int
-    sentence: str
-
-
-def preview_restart(replica: Replica, *, actor: Actor) -> RestartPreview:
+def preview_restart(replica: Replica, *, actor: Actor) -> Preview:
+    """What a restart would touch, and who answers meanwhile."""
     require(actor, "replica.restart", replica.service.tenant, visible=True)
     siblings = Replica.objects.of(replica.version).on_live_nodes(clock.now()).exclude(pk=replica.pk)
-    others = siblings.filter(state="ready").count()
+    others = siblings.filter(state=ReplicaState.READY).count()
     meanwhile = (
-        f"{others} other ready replica{'s' if others != 1 else ''} answer{'' if others != 1 else 's'} meanwhile."
+        f"{others} other ready replica{'s' if others != 1 else ''} of the version take its requests meanwhile."
         if others
-        else "No other replica is ready: requests wait until this one is back, within their deadlines."
+        else "No other replica of the version is ready: its requests wait until this one is back."
     )
-    return RestartPreview(
-        str(replica), replica.state, others, f"{replica} ends its batch and starts anew. {meanwhile}"
-    )
+    sentence = f"{replica} ends the batch in hand and starts anew. {meanwhile}"
+    return Preview(sentence, affected=(f"service:{replica.service.name}", f"node:{replica.node.name}"))
 
 
-def edit_service(service: Service, *, description: str, revision: int, actor: Actor) -> Service:
-    """Change what a service says of itself. Raises Conflict when `revision` is not the present one."""
+def edit_service(
+    service: Service, *, description: str, actor: Actor, expected_revision: int | None = None
+) -> Service:
+    """Change what a service says of itself. Raises Stale when it moved on from `expected_revision`."""
     require(actor, "service.edit", service.tenant, visible=True)
+    before = {"description": service.description}
     with transaction.atomic():
-        changed = Service.objects.filter(pk=service.pk, revision=revision).update(
-            description=description[:500], revision=revision + 1
-        )
-        if not changed:
-            raise Conflict(f"{service} was changed meanwhile.", fields={"revision": "stale"})
-        before = {"description": service.description}
-        record_change(actor, "service.edit", service, before=before, after={"description": description[:500]})
-    service.refresh_from_db()
+        etags.write(service, expected=expected_revision, description=description)
+        record_change(actor, "service.edit", service, before=before, after={"description": description})
     return service
