@@ -19,7 +19,7 @@ class RolloutBody(ReasonBody):
 
     service = serializers.CharField(max_length=255)
     version = serializers.IntegerField(min_value=1)
-    strategy = serializers.JSONField(required=False, default=None)
+    strategy = serializers.JSONField(required=False, allow_null=True, default=None)
     on_new_version = serializers.ChoiceField(ON_NEW_VERSION, required=False, default="supersede")
 
     def validate_strategy(self, value: Any) -> str | list[Any] | None:

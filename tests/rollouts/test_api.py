@@ -1,12 +1,15 @@
 """REST of rollouts: who may, what is refused, idempotency, previews, waiting and the event stream."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection
+from django.test import AsyncClient
 from rest_framework.test import APIClient
 
 from console.audit.models import Entry
@@ -16,7 +19,7 @@ from rollouts import actions
 from rollouts.models import Rollout, Strategy
 from rollouts.strategies import ensure_defaults
 from tests import factories
-from tests.cast import Cast, cast
+from tests.cast import Cast, Person, cast
 
 __all__ = ["cast"]
 
@@ -234,30 +237,50 @@ def test_wait_answers_only_when_the_fleet_obeys(
     assert min(looks) >= 0.4  # about two looks a second
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_event_stream_tells_decisions_and_ends(cast: Cast, rollout: Rollout) -> None:
-    actions.abort(rollout, actor=SYSTEM, reason="enough")
-    Rollout.objects.filter(pk=rollout.pk).update(settled_at=rollout.created_at)
-    answer: Any = cast.ben.api().get(
-        f"{ROLLOUTS}/{rollout.pk}/events", headers={"Accept": "text/event-stream"}
-    )
+async def stream(person: Person, rollout: Rollout, **headers: str) -> list[tuple[str, Any]]:
+    """The whole stream, as an ASGI server would send it."""
+    client = AsyncClient()
+    await client.aforce_login(person.user)
+    answer: Any = await client.get(f"{ROLLOUTS}/{rollout.pk}/events", headers=headers)
     assert answer.status_code == 200 and answer["Content-Type"] == "text/event-stream"
-    events = _events(b"".join(answer))
+    return _events(b"".join([chunk async for chunk in answer]))
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_event_stream_tells_decisions_and_ends(cast: Cast, rollout: Rollout) -> None:
+    await sync_to_async(finish)(rollout)
+    events = await stream(cast.ben, rollout, Accept="text/event-stream")
     assert [name for name, _ in events] == ["decision", "decision", "rollout", "end"]
     assert events[1][1]["sentence"] == "Aborted by system: enough"
     assert events[-1][1] == {"outcome": "aborted"}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_event_stream_goes_on_after_the_last_event_seen(cast: Cast, rollout: Rollout) -> None:
-    actions.abort(rollout, actor=SYSTEM)
-    Rollout.objects.filter(pk=rollout.pk).update(settled_at=rollout.created_at)
-    first = rollout.decisions.first()
+async def test_the_event_stream_goes_on_after_the_last_event_seen(cast: Cast, rollout: Rollout) -> None:
+    await sync_to_async(finish)(rollout)
+    first = await rollout.decisions.afirst()
     assert first is not None
-    answer: Any = cast.ben.api().get(
-        f"{ROLLOUTS}/{rollout.pk}/events", headers={"Last-Event-ID": str(first.pk)}
-    )
-    assert [name for name, _ in _events(b"".join(answer))] == ["decision", "rollout", "end"]
+    events = await stream(cast.ben, rollout, **{"Last-Event-ID": str(first.pk)})
+    assert [name for name, _ in events] == ["decision", "rollout", "end"]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_event_stream_tells_what_happens_meanwhile(cast: Cast, rollout: Rollout) -> None:
+    async def end_soon() -> None:
+        await asyncio.sleep(0.3)
+        await sync_to_async(finish)(rollout)
+
+    ending = asyncio.create_task(end_soon())
+    events = await asyncio.wait_for(stream(cast.ben, rollout), timeout=10)
+    await ending
+    names = [name for name, _ in events]
+    assert names[:2] == ["decision", "rollout"] and names[-1] == "end"
+    assert names.count("rollout") >= 2
+
+
+def finish(rollout: Rollout) -> None:
+    actions.abort(rollout, actor=SYSTEM, reason="enough")
+    Rollout.objects.filter(pk=rollout.pk).update(settled_at=rollout.created_at)
 
 
 def _events(raw: bytes) -> list[tuple[str, Any]]:
