@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,23 +49,30 @@ class House:
     def start(self, part: Part) -> None:
         self._running.append(_Running(part, self._spawn(part, 0), time.time()))
 
-    def wait_ready(self, name: str, *, interrupted: Callable[[], bool]) -> None:
-        """Raises NotReady when the part ends, or its time is over."""
-        running = next(running for running in self._running if running.part.name == name)
-        part, deadline = running.part, time.monotonic() + running.part.ready_seconds
-        while True:
-            reason = part.readiness()
-            if reason is None:
-                return
-            if running.child is not None and not running.child.is_alive():
-                words = processes.last_words(self.log(name))
-                raise NotReady(f"{name} {running.child.exit_detail()}: {words} (log: {self.log(name)})")
-            if time.monotonic() > deadline:
-                limit = f"{part.ready_seconds:g} s"
-                raise NotReady(f"{name} is not ready after {limit}: {reason} (log: {self.log(name)})")
+    def each_ready(self, names: Sequence[str], *, interrupted: Callable[[], bool]) -> Iterator[str]:
+        """Yield each name as its part becomes able to work. Raises NotReady when one ends, or its time is over."""
+        began = time.monotonic()
+        waiting = [running for running in self._running if running.part.name in names]
+        while waiting:
+            for running in list(waiting):
+                reason = running.part.readiness()
+                if reason is None:
+                    waiting.remove(running)
+                    yield running.part.name
+                else:
+                    self._check_hope(running, reason, time.monotonic() - began)
             if interrupted():
                 raise NotReady("stopped while starting")
             time.sleep(0.1)
+
+    def _check_hope(self, running: _Running, reason: str, seconds: float) -> None:
+        part, log = running.part, self.log(running.part.name)
+        if running.child is not None and not running.child.is_alive():
+            raise NotReady(
+                f"{part.name} {running.child.exit_detail()}: {processes.last_words(log)} (log: {log})"
+            )
+        if seconds > part.ready_seconds:
+            raise NotReady(f"{part.name} is not ready after {part.ready_seconds:g} s: {reason} (log: {log})")
 
     def look(self) -> None:
         """Bring back what has died, waiting longer each time it dies again soon."""

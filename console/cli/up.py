@@ -201,8 +201,9 @@ def _start(
             made = _command(setup, ["demo", "--skip-checks", "--url", setup.url], DEMO_SECONDS, interrupt)
             lines = [line for line in made.splitlines() if line.startswith("made ")]
             words.append(f"made {len(lines)} things" if lines else "all there")
-    for name in ("console", "controller", "beat", "agent"):
-        house.wait_ready(name, interrupted=lambda: interrupt.asked)
+    for name in house.each_ready(
+        ("console", "controller", "beat", "agent"), interrupted=lambda: interrupt.asked
+    ):
         steps.line(name, time.monotonic() - began)
     _wait("plane", parts.plane_answers(setup), ANSWER_SECONDS, house, interrupt)
     steps.line("plane", time.monotonic() - began, setup.plane_url)
@@ -227,8 +228,8 @@ def _redis(home: Path, steps: Steps, house: House, interrupt: Interrupt) -> str:
         except private_redis.NoRedis as error:
             raise CannotStart(str(error)) from None
         house.start(parts.redis(Setup(home, 0, 0, private.url), private))
-        house.wait_ready("redis", interrupted=lambda: interrupt.asked)
-        words.append(private.where)
+        for _ in house.each_ready(("redis",), interrupted=lambda: interrupt.asked):
+            words.append(private.where)
         return private.url
 
 
