@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import DatabaseError
+from django.db import IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -64,7 +64,8 @@ def handle(exc: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's EXCEPTION_HANDLER. Unknown exceptions are logged with the request id and answered as 500."""
     set_rollback()
     problem, headers = describe(exc)
-    if problem["status"] >= 500 and not isinstance(exc, errors.OperationError):
+    unforeseen = problem["status"] >= 500 or isinstance(exc, IntegrityError)
+    if unforeseen and not isinstance(exc, errors.OperationError):
         request = context.get("request")
         log.error("%s %s failed", *_line_of(request), exc_info=exc)
     return Response(problem, status=problem["status"], headers=headers, content_type=CONTENT_TYPE)
@@ -90,7 +91,9 @@ def describe(exc: Exception) -> tuple[dict[str, Any], dict[str, str]]:
             return body(400, "malformed", "The request is not valid."), {}
         case RecursionError():
             return body(400, "malformed", "The request is nested too deeply."), {}
-        case DatabaseError():
+        case IntegrityError():  # two who wrote the same at the same moment; one of them was first
+            return body(409, "conflict", "Something else was written at the same moment; read it again."), {}
+        case OperationalError() | InterfaceError():
             return body(503, "database", "The database did not answer; try again in a moment."), {
                 "Retry-After": "1"
             }

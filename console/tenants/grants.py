@@ -6,7 +6,7 @@ Services stand above tenants in the import order, so console.services tells us i
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from console.kit.errors import Invalid
+from console.kit.errors import NotFound
 from console.tenants.models import Tenant
 
 
@@ -26,13 +26,18 @@ def register_owner_lookup(lookup: OwnerLookup) -> None:
 
 
 def owner_of(service: str) -> Tenant:
-    """Raises Invalid when no service has this name."""
+    """Raises NotFound when no service has this name."""
     for lookup in _lookups:
         if (owner := lookup.owner_of(service)) is not None:
             return owner
-    raise Invalid(
-        f"There is no service {service!r}.",
-        fields={"service": "no service has this name; register one first"},
+    raise no_such_service(service)
+
+
+def no_such_service(service: str) -> NotFound:
+    """The same words for one that does not exist and one that the caller may not see."""
+    return NotFound(
+        f"There is no service {service!r} here, or it is not yours to see.",
+        fields={"service": "no service that you may see has this name"},
     )
 
 

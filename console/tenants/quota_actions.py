@@ -10,7 +10,7 @@ from console.kit import etags
 from console.kit.errors import Invalid, NotFound, Stale
 from console.kit.events import changed
 from console.kit.previews import Preview
-from console.tenants.grants import owner_of
+from console.tenants.grants import no_such_service, owner_of
 from console.tenants.models import Quota, Tenant
 from console.tenants.permissions import Actor, require
 
@@ -103,7 +103,7 @@ def require_owner(actor: Actor, service: str, tenant: Tenant | None, *, gone: bo
     """
     try:
         owner = owner_of(service)
-    except Invalid:
+    except NotFound:
         if not gone:
             raise
         owner = None
@@ -112,7 +112,10 @@ def require_owner(actor: Actor, service: str, tenant: Tenant | None, *, gone: bo
         and actor.role_in(tenant) is not None
         and Quota.objects.filter(tenant=tenant, service=service).exists()
     )
-    require(actor, "quota.edit", owner, visible=seen)
+    try:
+        require(actor, "quota.edit", owner, visible=seen)
+    except NotFound:
+        raise no_such_service(service) from None
     return owner
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404
 from django.test import Client, RequestFactory
 from rest_framework import exceptions, serializers
@@ -63,6 +63,9 @@ def answer_to(error: Exception) -> Any:
         (SuspiciousOperation(SECRET), 400, "malformed", {}),
         (RecursionError(), 400, "malformed", {}),
         (OperationalError(SECRET), 503, "database", {}),
+        (InterfaceError(SECRET), 503, "database", {}),
+        (IntegrityError(SECRET), 409, "conflict", {}),
+        (DataError(SECRET), 500, "internal", {}),
         (RuntimeError(SECRET), 500, "internal", {}),
         (KeyError(SECRET), 500, "internal", {}),
     ],

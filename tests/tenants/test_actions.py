@@ -205,7 +205,7 @@ def test_a_tenant_cannot_widen_its_own_limits(cast: Cast) -> None:
 
 
 def test_a_quota_needs_a_service_that_exists(cast: Cast) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(NotFound) as refused:
         actions.set_quota(cast.acme, "ghost", actor=cast.root.actor)
     assert list(refused.value.fields) == ["service"]
 

@@ -212,6 +212,18 @@ def test_quotas_by_rest(cast: Cast) -> None:
     assert api.get(path).status_code == 404
 
 
+def test_a_service_that_is_not_seen_is_refused_like_an_unknown_one(cast: Cast) -> None:
+    bodies = [
+        cast.cleo.api().put(f"{API}/quotas/acme/{service}", {}, format="json").json()
+        for service in ("file-type", "ghost-file")
+    ]
+    for body in bodies:
+        body.pop("request_id")
+        body["detail"] = body["detail"].replace("file-type", "S").replace("ghost-file", "S")
+    assert bodies[0] == bodies[1]
+    assert bodies[0]["status"] == 404
+
+
 def test_whoever_may_not_grant_learns_no_tenant(cast: Cast) -> None:
     for slug in ("acme", "nowhere"):
         answer = cast.cleo.api().put(f"{API}/quotas/{slug}/file-type", {}, format="json")
