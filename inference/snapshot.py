@@ -18,6 +18,7 @@ from django.db.models import Q
 from console.kit import clock
 from console.services.models import Service
 from console.tenants.models import Quota, Tenant, Token
+from inference import playground
 from inference.models import Node, Placement, SnapshotState
 from inference.protocol import (
     SNAPSHOT_KEY,
@@ -139,16 +140,17 @@ def _version(placement: Placement) -> VersionSpec:
 def _keys() -> tuple[KeySpec, ...]:
     now = clock.now()
     usable = Token.objects.filter(revoked_at=None).filter(Q(expires_at=None) | Q(expires_at__gt=now))
-    return tuple(
+    issued = [
         KeySpec(
             sha256=token.sha256,
             tenant=token.tenant.slug,
             expires_at=token.expires_at.timestamp() if token.expires_at else None,
         )
-        for token in usable.select_related("tenant").order_by("sha256")
+        for token in usable.select_related("tenant")
         # Filtered here: a JSON "contains" is not portable between SQLite and PostgreSQL.
         if INFER_SCOPE in token.scopes
-    )
+    ]
+    return tuple(sorted([*issued, *playground.key_specs()], key=lambda key: key.sha256))
 
 
 def _store(snapshot: Snapshot) -> bool:

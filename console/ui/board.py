@@ -50,7 +50,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Something under way. done_percent: how far, None when it cannot be said."""
+    """Something under way on a service. done_percent: how far, None when it cannot be said."""
 
     role: str
     word: str
@@ -58,6 +58,7 @@ class Running:
     url: str
     why: str
     done_percent: int | None
+    service: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ class Section:
     def running(self, reader: Actor) -> list[Running]:
         return []
 
-    def health(self, reader: Actor) -> Health | None:
-        return None
+    def health(self, reader: Actor) -> list[Health]:
+        return []
 
     def jumps(self, reader: Actor, text: str) -> list[Jump]:
         """Matches for what was typed so far; text is folded to lower case."""
@@ -119,7 +120,9 @@ def entries() -> list[Entry]:
 def needs(reader: Actor) -> list[Need]:
     """Worst first, and among equals the oldest."""
     found = [need for section in _sections for need in section.needs(reader)]
-    return sorted(found, key=lambda need: (ROLES.index(need.role), need.since.timestamp() if need.since else 0))
+    return sorted(
+        found, key=lambda need: (ROLES.index(need.role), need.since.timestamp() if need.since else 0)
+    )
 
 
 def running(reader: Actor) -> list[Running]:
@@ -127,8 +130,7 @@ def running(reader: Actor) -> list[Running]:
 
 
 def health(reader: Actor) -> list[Health]:
-    found = (section.health(reader) for section in _sections)
-    return [one for one in found if one is not None]
+    return [one for section in _sections for one in section.health(reader)]
 
 
 def jumps(reader: Actor, text: str) -> list[Jump]:

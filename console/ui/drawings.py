@@ -1,4 +1,4 @@
-"""Small drawings as data for inline SVG: sparkline, health strip, shares. Pure geometry; the templates only print it."""
+"""Small drawings as data for inline SVG: sparkline, health strip, shares. Pure geometry; templates only print it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,11 +52,16 @@ def spark(points: Sequence[Point], *, unit: str = "", span: str = "") -> Spark:
     for stretch in _stretches(points):
         dots = [(index * step, HEIGHT - 1 - (value / top) * (HEIGHT - 2)) for index, value in stretch]
         if len(dots) == 1:  # a lone point is drawn as a short dash, else it would not be seen
-            dots = [(max(dots[0][0] - step / 2, 0.0), dots[0][1]), (min(dots[0][0] + step / 2, WIDTH), dots[0][1])]
+            dots = [
+                (max(dots[0][0] - step / 2, 0.0), dots[0][1]),
+                (min(dots[0][0] + step / 2, WIDTH), dots[0][1]),
+            ]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in dots)
         lines.append(path)
         areas.append(f"{path}L{dots[-1][0]:.1f} {HEIGHT}L{dots[0][0]:.1f} {HEIGHT}Z")
-    summary = f"Now {values[-1]:.3g}{unit}, highest {max(values):.3g}{unit}, lowest {min(values):.3g}{unit} {span}"
+    summary = (
+        f"Now {values[-1]:.3g}{unit}, highest {max(values):.3g}{unit}, lowest {min(values):.3g}{unit} {span}"
+    )
     return Spark(tuple(lines), tuple(areas), summary.strip())
 
 
@@ -77,7 +82,9 @@ def strip(points: Sequence[Point], *, span: str = "") -> Strip:
         return Strip((), "No health history")
     width = 160.0 / len(points)
     roles = [role_of_ratio(point.value) for point in points]
-    cells = tuple(Cell(round(index * width, 2), round(width - 1, 2), role) for index, role in enumerate(roles))
+    cells = tuple(
+        Cell(round(index * width, 2), round(width - 1, 2), role) for index, role in enumerate(roles)
+    )
     bad, known = sum(role in ("warn", "fail") for role in roles), sum(role != "idle" for role in roles)
     summary = f"{bad} of {known} intervals with errors {span}" if known else f"No traffic {span}"
     return Strip(cells, summary.strip())

@@ -11,7 +11,7 @@ from console.kit import request_ids
 from console.tenants.models import Tenant
 from console.tenants.permissions import actor_of, visible_tenants
 from console.ui import board
-from console.ui.models import Preference
+from console.ui.models import Preference, Theme
 from console.ui.scope import chosen_tenant, reader_of
 
 
@@ -28,6 +28,9 @@ class RailLine:
 
 
 class Frame:
+    themes = Theme.values
+    sheets = tuple(f"css/{name}.css" for name in ("tokens", "base", "layout", "components", "pages"))
+
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
 
@@ -83,7 +86,11 @@ class Frame:
     @property
     def _here(self) -> str:
         """The section of the present page: of the rail's own refresh, the page that asked."""
-        path = self._request.GET.get("at", "") if self._request.path == reverse("ui:rail") else self._request.path
+        path = (
+            self._request.GET.get("at", "")
+            if self._request.path == reverse("ui:rail")
+            else self._request.path
+        )
         if path == reverse("ui:overview"):
             return "overview"
         inside = [entry for entry in board.entries() if entry.key != "overview"]

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.core.paginator import Page, Paginator
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M")
 
 PER_PAGE = 25
 LONGEST_FILTER = 100
@@ -39,7 +39,7 @@ def filters_of(request: HttpRequest, names: Sequence[str]) -> Filters:
     return Filters(values, request.GET)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing(Generic[M]):
     """One page of rows. total: all that match the filters."""
 
@@ -55,6 +55,8 @@ class Listing(Generic[M]):
         return self.page.paginator.count
 
 
-def listed(request: HttpRequest, rows: QuerySet[M], filters: Filters, *, per_page: int = PER_PAGE) -> Listing[M]:
+def listed(
+    request: HttpRequest, rows: "QuerySet[Any] | Sequence[M]", filters: Filters, *, per_page: int = PER_PAGE
+) -> Listing[M]:
     """A page number that is nonsense or too high shows the nearest page there is."""
     return Listing(Paginator(rows, per_page).get_page(request.GET.get("page", "1")[:9]), filters)

@@ -124,7 +124,9 @@ def figure(indicator: Indicator, reading: Reading | None) -> Figure:
         case NoData():
             return Figure(_MISSING, known=False, why=reading.reason)
         case ProviderError():
-            return Figure("?", known=False, failed=True, why=f"{reading.source} gives no answer: {reading.reason}")
+            return Figure(
+                "?", known=False, failed=True, why=f"{reading.source} gives no answer: {reading.reason}"
+            )
         case None:
             return Figure(_MISSING, known=False, why="not measured")
 
@@ -137,7 +139,13 @@ def in_words(indicator: Indicator, value: float) -> Figure:
             text = "0" if percent == 0 else f"{percent:.2f}" if percent < 1 else f"{percent:.1f}"
             return Figure(text, "%", value=value)
         case Indicator.REQUEST_RATE:
-            text = f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 or value == 0 else f"{value:.2f}"
+            text = (
+                f"{value:.0f}"
+                if value >= 100
+                else f"{value:.1f}"
+                if value >= 1 or value == 0
+                else f"{value:.2f}"
+            )
             return Figure(text, "/s", value=value)
         case Indicator.REQUESTS:
             return Figure(f"{value:,.0f}", value=value)

@@ -71,7 +71,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Typed:
+class Typed:
     reason: str = ""
     confirm: str = ""
     was: str = ""
@@ -99,7 +99,7 @@ def with_preview(
     except OperationError as error:
         return _refused(request, error)
     if request.method != "POST":
-        return _show(request, dialog, _Typed())
+        return _show(request, dialog, Typed())
     typed = _read(request)
     if problem := _wrong(dialog, typed):
         return _show(request, dialog, replace(typed, fields=problem), status=422)
@@ -155,22 +155,22 @@ def _back(request: HttpRequest) -> str:
     return came_from.path if safe and came_from.path and came_from.path != request.path else "/"
 
 
-def _show(request: HttpRequest, dialog: Dialog, typed: _Typed, *, status: int = 200) -> HttpResponse:
+def _show(request: HttpRequest, dialog: Dialog, typed: Typed, *, status: int = 200) -> HttpResponse:
     changed = bool(typed.was) and typed.was != dialog.fingerprint()
     context = {"dialog": dialog, "typed": typed, "changed": changed}
     template = "ui/preview.html" if is_fragment(request) else "preview.html"
     return render(request, template, context, status=status)
 
 
-def _read(request: HttpRequest) -> _Typed:
-    return _Typed(
+def _read(request: HttpRequest) -> Typed:
+    return Typed(
         reason=request.POST.get("reason", "").strip()[:REASON_LENGTH],
         confirm=request.POST.get("confirm", "").strip(),
         was=request.POST.get("was", ""),
     )
 
 
-def _wrong(dialog: Dialog, typed: _Typed) -> dict[str, str]:
+def _wrong(dialog: Dialog, typed: Typed) -> dict[str, str]:
     wrong: dict[str, str] = {}
     if dialog.reason_needed and not typed.reason:
         wrong["reason"] = "Say why; it is what others will read."

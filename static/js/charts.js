@@ -1,7 +1,8 @@
 // Charts of a page: uPlot on canvas, one synced cursor, thresholds dashed, gaps stay gaps. The server chooses the step.
 //
-// <figure data-chart data-url="/api/v1/services/x/series?indicator=..." data-lines='[{"label","ink","version"}]'
-//         data-unit="ms" data-scale="1" data-limit="60">
+// <figure data-chart data-url="/api/v1/services/x/series?indicator=..." data-unit="ms" data-scale="1" data-limit="60"
+//         data-facts="id">, where the element with that id has data-lines='[{"label","ink","version"}]' and
+// data-marks='[{"at","label"}]'. It may be part of a live fragment: the chart follows.
 
 const REFRESH_MS = 5000;
 const KEY = "pilothouse";
@@ -9,6 +10,8 @@ const figures = [...document.querySelectorAll("[data-chart]")];
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const inks = { stable: "--idle", canary: "--accent", all: "--text" };
 const charts = new Map();
+const facts = (figure) => (document.getElementById(figure.dataset.facts) ?? figure).dataset;
+const linesOf = (figure) => JSON.parse(facts(figure).lines ?? "[]");
 
 /** light-dark() does not resolve in a canvas: read the colour of an element that uses the token. */
 function colour(name) {
@@ -40,10 +43,12 @@ async function fetchLine(figure, line) {
   const url = new URL(figure.dataset.url, location.origin);
   if (line.version) url.searchParams.set("version", line.version);
   const { from, to } = range();
-  if (from && to) {
-    url.searchParams.set("from", from);
-    url.searchParams.set("to", to);
-  } else if (figure.dataset.seconds) {
+  const fixed = { from: from ?? facts(figure).from, to: to ?? facts(figure).to };
+  if (fixed.from && fixed.to) {
+    url.searchParams.set("from", fixed.from);
+    url.searchParams.set("to", fixed.to);
+  } else if (fixed.from) url.searchParams.set("from", fixed.from);
+  else if (figure.dataset.seconds) {
     url.searchParams.set("from", Math.floor(Date.now() / 1000) - Number(figure.dataset.seconds));
   }
   const answer = await fetch(url, { headers: { Accept: "application/json" } });
@@ -70,7 +75,6 @@ const shown = (value, unit) => {
 const latest = (column) => column.findLast((value) => value != null) ?? null;
 
 function options(figure, lines, plot) {
-  const { unit = "", limit } = figure.dataset;
   const grid = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid, ticks: { ...grid, size: 4 }, font: `12px ${token("--sans")}` };
   return {
@@ -79,7 +83,7 @@ function options(figure, lines, plot) {
     cursor: { sync: { key: KEY }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
     legend: { show: false },
     scales: {
-      y: { range: (_, low, high) => [0, Math.max(high ?? 0, Number(limit) || 0, 1e-9) * 1.12 || Math.max(low ?? 0, 1)] },
+      y: { range: (_, low, high) => [0, Math.max(high ?? 0, limitOf(figure) ?? 0, 1e-9) * 1.12 || Math.max(low ?? 0, 1)] },
     },
     axes: [
       { ...axis, space: 70, values: "{HH}:{mm}:{ss}", incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400] },
@@ -103,11 +107,17 @@ function options(figure, lines, plot) {
   };
 }
 
+/** A limit may move with stable's own value, so it can come with the facts. */
+const limitOf = (figure) => {
+  const raw = figure.dataset.limit ?? facts(figure)[figure.dataset.limitFact];
+  return raw === undefined || raw === "" ? null : Number(raw) * Number(figure.dataset.scale ?? 1);
+};
+
 function drawMarks(chart, figure) {
   const { ctx, bbox } = chart;
   ctx.save();
   ctx.lineWidth = devicePixelRatio;
-  for (const mark of JSON.parse(figure.dataset.marks ?? "[]")) {
+  for (const mark of JSON.parse(facts(figure).marks ?? "[]")) {
     const x = Math.round(chart.valToPos(mark.at, "x", true));
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.strokeStyle = colour("--control");
@@ -117,11 +127,11 @@ function drawMarks(chart, figure) {
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     ctx.fillStyle = colour("--muted");
-    ctx.font = `${11 * devicePixelRatio}px ${token("--sans")}`;
-    ctx.fillText(mark.label, x + 4 * devicePixelRatio, bbox.top + 11 * devicePixelRatio);
+    ctx.font = `${12 * devicePixelRatio}px ${token("--sans")}`;
+    ctx.fillText(mark.label, x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
-  const limit = Number(figure.dataset.limit);
-  if (figure.dataset.limit && Number.isFinite(limit)) {
+  const limit = limitOf(figure);
+  if (limit !== null) {
     const y = Math.round(chart.valToPos(limit, "y", true));
     ctx.strokeStyle = colour("--fail");
     ctx.lineWidth = 1.5 * devicePixelRatio;
@@ -157,7 +167,7 @@ function writeKey(figure, lines, chart) {
       part.append(ink, `${line.label} ${shown(at == null ? latest(column) : column[at], unit)}`);
       return part;
     }),
-    ...(figure.dataset.limit ? [limitKey(figure, unit)] : []),
+    ...(limitOf(figure) === null ? [] : [limitKey(figure, unit)]),
   );
 }
 
@@ -165,7 +175,7 @@ function limitKey(figure, unit) {
   const part = document.createElement("span");
   const ink = document.createElement("i");
   ink.dataset.ink = "limit";
-  part.append(ink, `limit ${shown(Number(figure.dataset.limit), unit)}`);
+  part.append(ink, `limit ${shown(limitOf(figure), unit)}`);
   return part;
 }
 
@@ -204,7 +214,7 @@ function say(figure, state, message = "") {
 }
 
 async function refresh(figure) {
-  const lines = JSON.parse(figure.dataset.lines);
+  const lines = linesOf(figure);
   let bodies;
   try {
     bodies = await Promise.all(lines.map((line) => fetchLine(figure, line)));
@@ -226,12 +236,12 @@ async function refresh(figure) {
 function draw(figure, lines, data) {
   const plot = figure.querySelector(".plot");
   let chart = charts.get(figure);
-  if (chart && figure.dataset.drawn === figure.dataset.lines) chart.setData(data);
+  if (chart && figure.dataset.drawn === facts(figure).lines) chart.setData(data);
   else {
     chart?.destroy();
     chart = new window.uPlot(options(figure, lines, plot), data, plot);
     charts.set(figure, chart);
-    figure.dataset.drawn = figure.dataset.lines;
+    figure.dataset.drawn = facts(figure).lines;
   }
   if (chart.cursor.idx == null) writeKey(figure, lines, chart);
   writeWords(figure, lines, data);
@@ -243,7 +253,7 @@ function redraw() {
     const { data } = chart;
     chart.destroy();
     charts.delete(figure);
-    draw(figure, JSON.parse(figure.dataset.lines), data);
+    draw(figure, linesOf(figure), data);
   }
 }
 

@@ -1,0 +1,52 @@
+"""`/activity`: who did what to what, when and why, with the difference it made."""
+
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from console.audit.models import Entry
+from console.tenants.audit_api import visible_entries
+from console.tenants.permissions import Actor
+from console.ui.access import page
+from console.ui.listing import Filters, filters_of, listed
+from console.ui.render import page_or_part
+from console.ui.scope import reader_of
+
+FILTERS = ("q", "actor", "kind", "tenant")
+KINDS = (
+    "service",
+    "version",
+    "placement",
+    "rollout",
+    "strategy",
+    "replica",
+    "tenant",
+    "member",
+    "token",
+    "quota",
+    "user",
+)
+
+
+@page()
+def activity(request: HttpRequest) -> HttpResponse:
+    filters = filters_of(request, FILTERS)
+    listing = listed(request, matching(reader_of(request), filters), filters)
+    return page_or_part(
+        request,
+        "activity/activity.html",
+        {"listing": listing, "filters": filters, "kinds": KINDS},
+        parts={"rows"},
+    )
+
+
+def matching(reader: Actor, filters: Filters) -> QuerySet[Entry]:
+    rows = visible_entries(reader)
+    if text := filters["q"]:
+        rows = rows.filter(Q(target__icontains=text) | Q(reason__icontains=text) | Q(verb__icontains=text))
+    if actor := filters["actor"]:
+        rows = rows.filter(actor__icontains=actor)
+    if filters["kind"] in KINDS:
+        rows = rows.filter(verb__startswith=f"{filters['kind']}.")
+    if tenant := filters["tenant"]:
+        rows = rows.filter(tenant=tenant)
+    return rows

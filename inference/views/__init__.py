@@ -1,0 +1,1 @@
+"""Pages of services, versions, replicas and nodes."""
