@@ -14,11 +14,13 @@ from pathlib import Path
 
 import django
 import pytest
+from django.conf import settings as django_settings
 
 from tests.services import parts, postgres, prometheus, redis
 from tests.services.process import free_port
 
 HOME = Path(tempfile.mkdtemp(prefix="pilothouse-test-"))
+(HOME / "staticfiles").mkdir()
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 REDIS_PORT = free_port()
 CLOSED_REDIS = "redis://127.0.0.1:1/0"  # nobody listens there: what a test sees that asks for no Redis
@@ -57,6 +59,9 @@ def _postgres_for_this_run() -> postgres.PostgresServer | None:
 
 
 _postgres = _postgres_for_this_run()
+if _postgres is None:
+    # A file, as in the product: SQLite's memory database locks whole tables between the threads of a test.
+    django_settings.DATABASES["default"]["TEST"] = {"NAME": str(HOME / "test.sqlite3")}
 django.setup()  # now, so that the conftest of a folder may import models
 
 

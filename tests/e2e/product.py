@@ -26,8 +26,9 @@ PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\
 
 
 class Product:
-    def __init__(self, home: Path, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
         self.home = home
+        self.options = options
         self.console_port, self.plane_port = free_port(), free_port()
         self.console = f"http://127.0.0.1:{self.console_port}"
         self.plane = f"http://127.0.0.1:{self.plane_port}"
@@ -42,7 +43,7 @@ class Product:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [PILOTHOUSE, "up", "--home", self.home, "--port", str(self.console_port),
-                 "--plane-port", str(self.plane_port)],
+                 "--plane-port", str(self.plane_port), *self.options],
                 env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         wait_until(self._is_ready, seconds=seconds, what=f"the product to be ready\n{self.tail()}", every=0.5)
