@@ -41,12 +41,20 @@ def readiness(service: Service, version: Version) -> Readiness:
     nodes = list(Node.objects.live(now))
     placement = Placement.objects.filter(service=service, version=version).first()
     replicas = list(Replica.objects.of(version).on_live_nodes(now))
-    failed = next((replica.detail for replica in replicas if replica.state == ReplicaState.CRASHED), "")
+    failed = next((replica.detail for replica in replicas if _fails(replica)), "")
     return Readiness(
         wanted=placement.replicas * len(nodes) if placement else 0,
         ready=sum(replica.state == ReplicaState.READY for replica in replicas),
         failed_detail=failed,
         applied=bool(nodes) and all(_serves(node, *snapshot.current_number()) for node in nodes),
+    )
+
+
+def _fails(replica: Replica) -> bool:
+    """Crashed, or starting once more after it had: between two tries it is still the version that does not load."""
+    state = replica.state
+    return state == ReplicaState.CRASHED or (
+        state == ReplicaState.STARTING and "again, after" in replica.detail
     )
 
 

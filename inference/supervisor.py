@@ -39,6 +39,7 @@ class Supervisor:
         clock: Callable[[], float] = time.time,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        layout.prepare()  # a snapshot may be offered before the thread runs
         self.layout = layout
         self.plane_url = plane_url
         self.clock = clock
@@ -118,7 +119,6 @@ class Supervisor:
 
     def prepare(self) -> None:
         """Find the last snapshot and whatever still runs."""
-        self.layout.prepare()
         with self._lock:
             with contextlib.suppress(OSError, ValueError):
                 found = decode(self.layout.snapshot_file.read_bytes(), Snapshot)

@@ -267,14 +267,14 @@ def _command(setup: Setup, arguments: list[str], seconds: float, interrupt: Inte
                 why = (
                     "stopped while starting"
                     if interrupt.asked
-                    else f"manage.py {arguments[0]} took over {seconds:g} s"
+                    else f"the command manage.py {arguments[0]} took over {seconds:g} s"
                 )
                 raise NotReady(why) from None
     if process.returncode:
         log = setup.home / "logs" / f"{arguments[0]}.log"
         log.write_text(output, encoding="utf-8")
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "no word")
-        raise NotReady(f"manage.py {arguments[0]} failed: {last.strip()} (log: {log})")
+        raise NotReady(f"the command manage.py {arguments[0]} failed: {last.strip()} (log: {log})")
     return output
 
 

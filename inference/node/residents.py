@@ -27,7 +27,7 @@ _MUTE_SECONDS = 20.0  # a living worker that answers nothing for so long is repl
 
 @dataclass(slots=True)
 class Resident:
-    """One slot. failures: ends in a row. since: when `state` began."""
+    """One slot. failures: ends in a row; failure: the last one as words. since: when `state` began."""
 
     slot: Slot
     state: ReplicaState
@@ -36,6 +36,7 @@ class Resident:
     status: WorkerStatus | None = None
     files: Future[Any] | None = None
     detail: str = ""
+    failure: str = ""
     restarts: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -135,6 +136,7 @@ class Residents:
         resident.failures += 1
         wait = desired.backoff_seconds(resident.failures)
         resident.retry_at = now + wait
+        resident.failure = detail
         resident.become(ReplicaState.CRASHED, now, f"{detail}; starts again in {wait:g} s")
         log.warning("worker %s %s", resident.slot, resident.detail)
         self.on_change()
@@ -158,7 +160,8 @@ class Residents:
             return
         resident.answered_at, resident.status = now, status
         state = ReplicaState.DRAINING if resident.draining_since is not None else status.state
-        if resident.become(state, now, status.detail):
+        keeps = state is ReplicaState.STARTING and resident.state is state
+        if resident.become(state, now, status.detail or (resident.detail if keeps else "")):
             self.on_change()
 
     def occupants(self, plane: PlaneStatus | None) -> dict[Slot, Occupant]:
@@ -207,7 +210,7 @@ class Residents:
             return
         resident.answered_at = now
         resident.draining_since = resident.asked_to_stop_at = None
-        resident.become(ReplicaState.STARTING, now)
+        resident.become(ReplicaState.STARTING, now, resident.failure and f"again, after: {resident.failure}")
         self.on_change()
 
     def drain(self, slot: Slot, now: float) -> None:
