@@ -34,7 +34,8 @@ def start_product(tmp_path: Path) -> Iterator[StartProduct]:
 
 
 def walk_the_main_job(product: Product, *, source: str, record_as: str) -> None:
-    assert product.infer("acme").json()["outputs"]
+    assert product.infer("acme").headers["x-pilothouse-version"] == "1"
+    assert httpx.get(f"{product.console}/readyz", timeout=10).status_code == 200
     assert product.infer("globex").status_code in {
         200,
         429,
