@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import urlencode, urlsplit
 
 from django.db.models import Model, QuerySet
@@ -31,7 +31,7 @@ def page(*methods: str) -> Callable[[View[P]], View[P]]:
                 return _to_login(request)
             return view(request, *args, **kwargs)
 
-        return wrapped
+        return cast("View[P]", wrapped)
 
     return decorate
 

@@ -43,7 +43,7 @@ class Frame:
     def preference(self) -> Preference:
         if not self.is_signed_in:
             return Preference()
-        return Preference.objects.filter(user_id=self._request.user.pk).first() or Preference()
+        return Preference.objects.filter(user=self._request.user.pk).first() or Preference()
 
     @cached_property
     def tenants(self) -> list[Tenant]:

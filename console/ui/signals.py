@@ -6,7 +6,7 @@ A page asks for what it shows in one call; the source is asked in parallel and a
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -24,13 +24,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number as a page prints it. known False: there is no number now, and `why` says the reason."""
+    """A number as a page prints it. known False: there is no number now, and `why` says the reason, `detail` the error."""
 
     text: str
     unit: str = ""
     known: bool = True
     failed: bool = False
     why: str = ""
+    detail: str = ""
     value: float | None = None
 
 
@@ -53,6 +54,7 @@ class _Shelf:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[tuple[str, _Asked], tuple[float, object]] = {}
+        self._failed: dict[str, tuple[float, ProviderError]] = {}
 
     def get(self, key: tuple[str, _Asked]) -> object | None:
         with self._lock:
@@ -64,10 +66,19 @@ class _Shelf:
             if len(self._held) >= _KEPT:
                 self._held.clear()
             self._held[key] = (time.monotonic(), answer)
+            if isinstance(answer, ProviderError):
+                self._failed[key[0]] = (time.monotonic(), answer)
+
+    def failure(self, source_id: str) -> ProviderError | None:
+        """What the source last failed with, while that is news; asking again at once would only wait again."""
+        with self._lock:
+            at, answer = self._failed.get(source_id, (-math.inf, None))
+        return answer if time.monotonic() - at < HOLD_SECONDS else None
 
     def clear(self) -> None:
         with self._lock:
             self._held.clear()
+            self._failed.clear()
 
 
 shelf = _Shelf()
@@ -76,13 +87,18 @@ _pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="signals")
 
 def readings(queries: Iterable[Query]) -> dict[Query, Reading]:
     asked = [_Asked(query, None) for query in queries]
-    return {one.query: answer for one, answer in zip(asked, _pool.map(_read, asked), strict=True)}
+    return {one.query: answer for one, answer in zip(asked, _all(_read, asked), strict=True)}
 
 
 def histories(queries: Iterable[Query], span: Span) -> dict[Query, list[Point]]:
     """Points of each query, empty when the source gives no answer."""
     asked = [_Asked(query, span) for query in queries]
-    return {one.query: answer for one, answer in zip(asked, _pool.map(_history, asked), strict=True)}
+    return {one.query: answer for one, answer in zip(asked, _all(_history, asked), strict=True)}
+
+
+def _all(ask: Callable[[_Asked], T], asked: list[_Asked]) -> list[T]:
+    """The first alone: when the source is away, the page waits for one attempt and not for each."""
+    return [ask(asked[0]), *_pool.map(ask, asked[1:])] if asked else []
 
 
 def _read(asked: _Asked) -> Reading:
@@ -91,6 +107,8 @@ def _read(asked: _Asked) -> Reading:
     held = shelf.get(key)
     if isinstance(held, Value | NoData | ProviderError):
         return held
+    if failure := shelf.failure(key[0]):
+        return failure
     answer = chosen.read(asked.query)
     shelf.put(key, answer)
     return answer
@@ -103,14 +121,15 @@ def _history(asked: _Asked) -> list[Point]:
     held = shelf.get(key)
     if isinstance(held, list):
         return held
+    if shelf.failure(key[0]):
+        return []
     step = asked.span.seconds / asked.span.points
     # Whole steps, so that the bars of a strip do not wander between two looks.
     end = math.floor(clock.now().timestamp() / step) * step
     start = end - (asked.span.points - 1) * step
     answer = chosen.series(asked.query, start=start, end=end, step_seconds=step)
-    points = answer if isinstance(answer, list) else []
-    shelf.put(key, points)
-    return points
+    shelf.put(key, answer)
+    return answer if isinstance(answer, list) else []
 
 
 def _identity(chosen: object) -> str:
@@ -125,7 +144,7 @@ def figure(indicator: Indicator, reading: Reading | None) -> Figure:
             return Figure(_MISSING, known=False, why=reading.reason)
         case ProviderError():
             return Figure(
-                "?", known=False, failed=True, why=f"{reading.source} gives no answer: {reading.reason}"
+                "?", known=False, failed=True, why=f"no answer from {reading.source}", detail=reading.reason
             )
         case None:
             return Figure(_MISSING, known=False, why="not measured")

@@ -10,7 +10,7 @@ from console.services.models import Service
 from console.tenants.models import Tenant
 from console.tenants.permissions import Actor, actor_of, may, require
 from console.ui.access import found, page
-from console.ui.listing import Filters, listed
+from console.ui.listing import Filters, Listing, listed
 from console.ui.render import page_or_part
 from inference import snapshot
 from inference.models import Node, Replica
@@ -32,7 +32,7 @@ class NodeLine:
 @page()
 def nodes(request: HttpRequest) -> HttpResponse:
     require(actor_of(request), "node.view", None)
-    listing = listed(request, Node.objects.order_by("name"), Filters({}, request.GET))
+    listing: Listing[Node] = listed(request, Node.objects.order_by("name"), Filters({}, request.GET))
     context = {"listing": listing, "lines": node_lines(listing.rows)}
     return page_or_part(request, "nodes/nodes.html", context, parts={"rows"})
 

@@ -183,11 +183,11 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     def preview() -> Dialog:
         said = actions.preview_restart(replica, actor=actor)
         return Dialog(
-            title=f"Restart {said.replica}",
+            title=f"Restart {replica}",
             action="Restart replica",
             url=request.path,
             sentence=said.sentence,
-            affected=(f"service:{name}", f"node:{replica.node.name}"),
+            affected=said.affected,
             curl=curl_for(request, f"replicas/{pk}/restart"),
             back=back,
         )

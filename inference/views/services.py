@@ -81,12 +81,14 @@ def rows_of(services: list[Service], found: dict[int, Condition]) -> list[Servic
     )
     lines = []
     for service, history in zip(services, errors.values(), strict=True):
-        numbers = [signals.figure(kind, readings[Query(kind, service.name)]) for kind in kinds]
+        rate, ratio, p95 = (signals.figure(kind, readings[Query(kind, service.name)]) for kind in kinds)
         lines.append(
             ServiceRow(
                 service,
                 found[service.pk],
-                *numbers,
+                rate,
+                ratio,
+                p95,
                 spark=spark(rates[Query(kinds[0], service.name)], unit=" /s", span="in 15 min"),
                 strip=strip(history, span="in 30 min"),
                 shares=shares_of(found[service.pk]),

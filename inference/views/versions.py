@@ -1,5 +1,7 @@
 """Registering a version from the browser, and the page of one."""
 
+from __future__ import annotations
+
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -34,13 +36,13 @@ class FilesField(forms.FileField):
 
     widget = FilesInput
 
-    def clean(self, data: Any, initial: Any = None) -> list[UploadedFile]:
+    def clean(self, data: Any, initial: Any = None) -> list[UploadedFile[bytes]]:
         files = data if isinstance(data, list | tuple) else [data]
         return [super(FilesField, self).clean(one, initial) for one in files]
 
 
 class VersionForm(PlainForm):
-    files = FilesField(
+    models = FilesField(
         label="Model files",
         help_text="One .onnx graph, and what belongs to it: external data, labels, contract.yaml.",
     )
@@ -51,8 +53,8 @@ class VersionForm(PlainForm):
     )
     note = forms.CharField(max_length=500, required=False, help_text="What is new in it.")
 
-    def clean_files(self) -> list[UploadedFile]:
-        files: list[UploadedFile] = self.cleaned_data["files"]
+    def clean_models(self) -> list[UploadedFile[bytes]]:
+        files: list[UploadedFile[bytes]] = self.cleaned_data["models"]
         if len(files) > MOST_FILES:
             raise forms.ValidationError(f"At most {MOST_FILES} files.")
         if not any(str(one.name).endswith(".onnx") for one in files):
@@ -65,7 +67,7 @@ class ServiceForm(VersionForm):
         max_length=255, help_text="What clients call: letters, digits, dot, dash, underscore."
     )
     tenant = forms.ChoiceField(help_text="Who owns the service.")
-    field_order = ("name", "tenant", "files", "contract", "note")
+    field_order = ("name", "tenant", "models", "contract", "note")
 
 
 @page("GET", "HEAD", "POST")
@@ -105,7 +107,7 @@ def _register(request: HttpRequest, form: VersionForm, name: str, owner: Tenant)
     typed = form.cleaned_data
     try:
         with tempfile.TemporaryDirectory(prefix="upload-", dir=_uploads()) as folder:
-            _write(typed["files"], Path(folder))
+            _write(typed["models"], Path(folder))
             version = actions.register_version(
                 name,
                 Path(folder),
@@ -130,12 +132,12 @@ def _uploads() -> Path:
     return folder
 
 
-def _write(files: list[UploadedFile], folder: Path) -> None:
+def _write(files: list[UploadedFile[bytes]], folder: Path) -> None:
     for one in files:
         # Django keeps only the last part of the name; the intake checks the rest.
         target = folder / Path(str(one.name)).name
         if target.exists():
-            raise Invalid("Two files have the same name.", fields={"files": f"{target.name} is there twice"})
+            raise Invalid("Two files have the same name.", fields={"models": f"{target.name} is there twice"})
         with target.open("xb") as out:
             for chunk in one.chunks():
                 out.write(chunk)
@@ -152,7 +154,7 @@ def _by_field(error: OperationError) -> OperationError:
         elif name == "contract" or name.startswith(("spec", "metadata", "apiVersion", "kind")):
             field, text = "contract", why if name == "contract" else f"{name} {why}"
         else:
-            field, text = "files", why if name in ("files", "path") else f"{name} {why}"
+            field, text = "models", why if name in ("models", "path") else f"{name} {why}"
         fields[field] = f"{fields[field]}; {text}" if field in fields else text
     return (
         type(error)(error.detail, fields=fields)

@@ -7,7 +7,7 @@ from console.audit.models import Entry
 from console.tenants.audit_api import visible_entries
 from console.tenants.permissions import Actor
 from console.ui.access import page
-from console.ui.listing import Filters, filters_of, listed
+from console.ui.listing import Filters, Listing, filters_of, listed
 from console.ui.render import page_or_part
 from console.ui.scope import reader_of
 
@@ -30,7 +30,7 @@ KINDS = (
 @page()
 def activity(request: HttpRequest) -> HttpResponse:
     filters = filters_of(request, FILTERS)
-    listing = listed(request, matching(reader_of(request), filters), filters)
+    listing: Listing[Entry] = listed(request, matching(reader_of(request), filters), filters)
     return page_or_part(
         request,
         "activity/activity.html",
