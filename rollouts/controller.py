@@ -102,7 +102,7 @@ def _apply(
         case d.Start(sentence):
             # Whoever waited for another rollout replaces what that one left as stable.
             stable = Version.objects.filter(service=service, number=standing.stable_version or 0).first()
-            write("start", sentence, state=State.PROGRESSING, reason=Reason.NONE, from_version=stable)
+            write("begin", sentence, state=State.PROGRESSING, reason=Reason.NONE, from_version=stable)
         case d.Clear(number, sentence):
             left = Version.objects.get(service=service, number=number)
             world.target.withdraw(service, left, actor=actor, fence=fence)

@@ -91,7 +91,8 @@ def _breach(gate: Gate, canary: Value, stable: Reading | None, said: str) -> Jud
     ):
         both = f"{sentence}, but so is stable with {show(gate.indicator, stable.value)}: a fault they share"
         return _with(gate, Verdict.INCONCLUSIVE, canary, both, stable=stable.value)
-    return _with(gate, Verdict.FAILED, canary, sentence)
+    beside = stable.value if isinstance(stable, Value) else None
+    return _with(gate, Verdict.FAILED, canary, sentence, stable=beside)
 
 
 def _compare(gate: Gate, canary: Value, stable: Reading | None, said: str) -> Judgement:

@@ -58,7 +58,7 @@ def window_seconds(gate: Gate, standing: Standing, traffic_since: datetime | Non
         window += (now - standing.unknown_since).total_seconds()
     if traffic_since is not None:
         window = min(window, (now - traffic_since).total_seconds())
-    return max(window, _SHORTEST_WINDOW_SECONDS)
+    return max(float(int(window)), _SHORTEST_WINDOW_SECONDS)
 
 
 def _query(rollout: Rollout, gate: Gate, version: int, window: float) -> Query:

@@ -93,7 +93,11 @@ class Rollout(models.Model):
                 name="one_active_rollout_per_service",
             )
         ]
-        indexes = [models.Index(fields=["state"], name="rollout_by_state")]
+        indexes = [
+            models.Index(fields=["state"], name="rollout_by_state"),
+            # What every tick asks for, once a second, for as long as the history grows.
+            models.Index(fields=["id"], condition=Q(settled_at__isnull=True), name="rollout_not_settled"),
+        ]
 
     def __str__(self) -> str:
         return f"rollout {self.pk}: {self.service} to {self.to_version.number}"
@@ -171,7 +175,7 @@ class Decision(models.Model):
     at = models.DateTimeField()
     actor = models.CharField(max_length=150)
     kind = models.CharField(
-        max_length=24, help_text="start, shift, next_step, pause, resume, promote, abort, ..."
+        max_length=24, help_text="request, begin, place, shift, next_step, pause, resume, promote, abort, ..."
     )
     step_index = models.PositiveSmallIntegerField()
     from_state = models.CharField(max_length=11)
