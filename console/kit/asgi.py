@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from console.kit import problems
+from console.kit import problems, request_ids
 from console.kit.errors import OperationError, TooLarge
 
 Scope = dict[str, Any]
@@ -33,11 +33,13 @@ class BodyGuard:
         self.upload_bytes = upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(dict(scope["headers"])) if scope["type"] == "http" else None
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        refusal = self._refusal(headers)
         if refusal is None:
             await self.app(scope, receive, send)
         else:
-            await _answer(refusal, send)
+            request_id = request_ids.begin(headers.get(request_ids.HEADER.encode(), b"").decode("latin-1"))
+            await _answer(refusal, request_id, send)
 
     def _refusal(self, headers: dict[bytes, bytes]) -> OperationError | None:
         if b"transfer-encoding" in headers:
@@ -50,12 +52,15 @@ class BodyGuard:
         return None
 
 
-async def _answer(refusal: OperationError, send: Send) -> None:
+async def _answer(refusal: OperationError, request_id: str, send: Send) -> None:
     problem, _ = problems.describe(refusal)
+    body = orjson.dumps(problem)
     headers = [
         (b"content-type", problems.CONTENT_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (request_ids.HEADER.encode(), request_id.encode()),
         # The unread body is still on the connection, so it cannot be used again.
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": orjson.dumps(problem)})
+    await send({"type": "http.response.body", "body": body})

@@ -27,6 +27,7 @@ _TITLES = {
     405: "This method is not offered here",
     406: "No such representation",
     409: "The state does not allow it",
+    411: "The length of the request is not said",
     413: "The request is too large",
     415: "This media type is not understood",
     422: "The request cannot be processed",

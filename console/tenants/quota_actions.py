@@ -62,7 +62,7 @@ def preview_remove_quota(quota: Quota, *, actor: Actor) -> Preview:
     keys = list(quota.tenant.tokens.active().inference_keys().order_by("pk"))
     return Preview(
         f"{quota.tenant.slug} can no longer call {quota.service} nor see it: "
-        f"requests with its {len(keys)} active key(s) answer 403.",
+        f"requests with its {len(keys)} active key(s) are refused from now on.",
         affected=tuple(f"token:{quota.tenant.slug}/{key.name}" for key in keys),
         revision=quota.revision,
     )

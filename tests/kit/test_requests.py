@@ -244,7 +244,9 @@ async def test_a_body_is_bounded_before_it_is_read(headers: dict[str, str], stat
     sent = await through_guard(headers)
     assert sent[0]["status"] == status
     if status != 200:
-        assert (b"content-type", b"application/problem+json") in sent[0]["headers"]
+        sent_headers = dict(sent[0]["headers"])
+        assert sent_headers[b"content-type"] == b"application/problem+json"
+        assert sent_headers[b"x-request-id"].decode() in sent[1]["body"].decode()
 
 
 # Sealing
