@@ -24,9 +24,9 @@ from inference.models import Alias, Node, Placement, Replica, Version
 from inference.serializers import (
     ModelOut,
     NodeOut,
-    ReasonBody,
     RegisterBody,
     ReplicaOut,
+    RestartBody,
     ServiceChange,
     ServiceOut,
     VersionDetailOut,
@@ -215,7 +215,7 @@ class ReplicaRestart(GenericAPIView[Replica]):
     queryset = Replica.objects.none()
 
     @extend_schema(
-        request=ReasonBody, responses={200: PreviewOut, 202: ReplicaOut}, parameters=[DRY_RUN, KEY]
+        request=RestartBody, responses={200: PreviewOut, 202: ReplicaOut}, parameters=[DRY_RUN, KEY]
     )
     @idempotent()
     def post(self, request: Request, pk: int) -> Response:
@@ -223,7 +223,7 @@ class ReplicaRestart(GenericAPIView[Replica]):
         replica, actor = one(replicas(request), pk=pk), actor_of(request)
         if wants_dry_run(request):
             return Response(actions.preview_restart(replica, actor=actor).as_json())
-        actions.restart_replica(replica, actor=actor, reason=body_of(request, ReasonBody)["reason"])
+        actions.restart_replica(replica, actor=actor, reason=body_of(request, RestartBody)["reason"])
         return Response(ReplicaOut(replica).data, status=202)
 
 

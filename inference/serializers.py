@@ -162,5 +162,5 @@ class ReplicaOut(serializers.ModelSerializer[Replica]):
         ]
 
 
-class ReasonBody(StrictSerializer):
+class RestartBody(StrictSerializer):
     reason = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")

@@ -24,7 +24,7 @@ from inference.models import Version
 OWNER = "platform"
 TENANTS = {OWNER: "Platform team", "acme": "Acme", "globex": "Globex"}
 QUOTAS: dict[str, dict[str, Any]] = {
-    "acme": {"requests_per_second": 200.0, "burst": 400, "concurrency": 64},
+    "acme": {"requests_per_second": 200.0, "burst": 400, "concurrency": 256},
     # Small on purpose: some of its traffic is refused, so that a page shows what that looks like.
     "globex": {"requests_per_second": 4.0, "burst": 8, "concurrency": 4},
 }

@@ -34,7 +34,7 @@ def make_model(tmp_path: Path) -> MakeModel:
 
 
 def write_model(path: Path, *, add: float) -> None:
-    shape = ["n", 4]
+    shape: list[str | int | None] = ["n", 4]
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "add"], ["y"])],
         "add",
