@@ -6,6 +6,7 @@ while HOME/demo-traffic-off exists, and says in its log once a minute what it sa
 
 import asyncio
 import json
+import logging
 import os
 import random
 import signal
@@ -18,6 +19,8 @@ from typing import Any
 import httpx
 
 from inference.demo import SERVICE, samples
+
+log = logging.getLogger(__name__)
 
 OFF_SWITCH = "demo-traffic-off"
 RATES = {"acme": 14.0, "globex": 6.0}  # requests/s; the quota of globex lets about 4 through
@@ -98,10 +101,7 @@ class Traffic:
     async def _say(self) -> None:
         while True:
             await asyncio.sleep(_SAY_SECONDS)
-            print(
-                ", ".join(f"{what}: {count}" for what, count in sorted(self.seen.items())) or "quiet",
-                flush=True,
-            )
+            log.info(", ".join(f"{what}: {count}" for what, count in sorted(self.seen.items())) or "quiet")
             self.seen.clear()
 
 
@@ -129,4 +129,6 @@ async def main(home: Path) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would tell each request
     asyncio.run(main(Path(os.environ.get("PILOTHOUSE_HOME", "var")).expanduser()))

@@ -1,5 +1,7 @@
 """The pure part of a node, by tables."""
 
+from typing import Any
+
 import pytest
 
 from inference.node import desired
@@ -73,8 +75,8 @@ def version(number: int, weight: int, *, replicas: int = 1) -> VersionSpec:
     return VersionSpec(number, f"d{number}", (), {}, replicas, weight)
 
 
-def snapshot(*versions: VersionSpec, number: int = 1, epoch: str = "e", **others: object) -> Snapshot:
-    return Snapshot(epoch, number, (ServiceSpec("a", "t", versions),), **others)  # type: ignore[arg-type]
+def snapshot(*versions: VersionSpec, number: int = 1, epoch: str = "e", **others: Any) -> Snapshot:
+    return Snapshot(epoch, number, (ServiceSpec("a", "t", versions),), **others)
 
 
 READY_1, READY_2 = ("a", 1, "d1"), ("a", 2, "d2")

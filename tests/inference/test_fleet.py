@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,14 +16,14 @@ from tests.conftest import FrozenClock
 pytestmark = pytest.mark.django_db
 
 
-def replica_report(number: int = 1, ordinal: int = 0, **fields: object) -> ReplicaReport:
+def replica_report(number: int = 1, ordinal: int = 0, **fields: Any) -> ReplicaReport:
     report = ReplicaReport(
         "file-type", number, ordinal, ReplicaState.READY, "", 4711, time.time(), 0, 90 << 20, {"read": 0.1}
     )
-    return replace(report, **fields)  # type: ignore[arg-type]
+    return replace(report, **fields)
 
 
-def report(*replicas: ReplicaReport, **fields: object) -> NodeReport:
+def report(*replicas: ReplicaReport, **fields: Any) -> NodeReport:
     made = NodeReport(
         "node-1",
         clock.now().timestamp(),
@@ -34,7 +35,7 @@ def report(*replicas: ReplicaReport, **fields: object) -> NodeReport:
         {"cores": 2},
         replicas,
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return replace(made, **fields)
 
 
 def test_a_report_becomes_rows() -> None:
