@@ -149,6 +149,7 @@ USE_TZ = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = HOME / "staticfiles"
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
@@ -156,6 +157,8 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_SSL_REDIRECT = env.flag("SECURE_SSL_REDIRECT")
 SECURE_HSTS_SECONDS = env.number("SECURE_HSTS_SECONDS", 0)
+# Subdomains and browsers' preload lists concern the owner of the domain, not one of its hosts.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("COOKIE_SECURE")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
@@ -191,6 +194,13 @@ SPECTACULAR_SETTINGS = {
     "APPEND_COMPONENTS": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     "SECURITY": [{"token": []}],
     "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
+    # Fields of one name with different choices: what generated clients shall call each.
+    "ENUM_NAME_OVERRIDES": {
+        "MemberRole": "console.tenants.models.Role",
+        "PlacementRole": "inference.models.PlacementRole",
+        "RolloutState": "rollouts.states.State",
+        "TokenState": [(state, state) for state in ("active", "expired", "revoked")],
+    },
 }
 
 LOGGING = {

@@ -20,7 +20,6 @@ from tests.services import parts, postgres, prometheus, redis
 from tests.services.process import free_port
 
 HOME = Path(tempfile.mkdtemp(prefix="pilothouse-test-"))
-(HOME / "staticfiles").mkdir()
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 REDIS_PORT = free_port()
 CLOSED_REDIS = "redis://127.0.0.1:1/0"  # nobody listens there: what a test sees that asks for no Redis
