@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from console.metrics.source import Indicator, Query
 from console.ui import signals
 from console.ui.signals import Figure
+from console.ui.words import span
 from inference.fleet import Readiness, readiness
 from inference.models import Placement, Version
 from rollouts.gates import Gate, Outcome, Standing, Verdict
-from rollouts.judge import show
 from rollouts.models import Measurement, Rollout
 from rollouts.plan import Analysis, Pause, SetWeight
 from rollouts.present import StepView
@@ -76,6 +76,11 @@ class Side:
     weight_percent: int | None
     ready: Readiness
 
+    @property
+    def is_known(self) -> bool:
+        """False while no node reports: then nothing is wanted and nothing is ready, which says nothing."""
+        return self.ready.wanted > 0 or self.weight_percent is None
+
 
 def bar_of(rollout: Rollout, views: Sequence[StepView]) -> list[Cell]:
     """The steps and, as the last cell, the promotion."""
@@ -104,7 +109,7 @@ def _words(view: StepView) -> tuple[str, str]:
         case Pause(duration_seconds=None):
             return "Pause", "until a person resumes"
         case Pause():
-            return "Pause", view.step.sentence.removeprefix("pause ")
+            return "Pause", span(view.step.duration_seconds)
         case Analysis(gates):
             return "Judge", ", ".join(gate.name for gate in gates)
 
@@ -150,27 +155,44 @@ def _gate_row(view: StepView, standing: Standing, last: Measurement | None) -> G
     role = VERDICT_ROLES[verdict] if verdict is not None else "idle"
     if view.status == "now" and verdict is Verdict.PASSED and standing.outcome is not Outcome.PASSED:
         role, word = "busy", "passing"
-    value = show(gate.indicator, last.value) if last is not None and last.value is not None else "–"
     return GateRow(
         step=view.index + 1,
         name=gate.name,
         role=role,
         word=word,
-        value=value,
+        value=_show(gate.indicator, last.value if last is not None else None),
         n=last.requests if last is not None else None,
-        limit=last.limit if last is not None else _limit(gate),
+        limit=_limit(gate, last.stable_value if last is not None else None),
         passed=f"{min(standing.passes, gate.count)} of {gate.count}",
         sentence=last.detail if last is not None else f"measured every {gate.interval_seconds:g} s",
         at=last.at if last is not None else None,
     )
 
 
-def _limit(gate: Gate) -> str:
+def _show(indicator: Indicator, value: float | None) -> str:
+    """In the units of the page's charts: a ratio as percent."""
+    if value is None:
+        return "–"
+    shown = signals.in_words(indicator, value)
+    return f"{shown.text} {shown.unit}".strip()
+
+
+def _limit(gate: Gate, stable: float | None) -> str:
+    """What the gate allows; a relative limit as what it came to against stable last time."""
     if gate.maximum is not None:
-        return show(gate.indicator, gate.maximum)
+        return _show(gate.indicator, gate.maximum)
     if gate.minimum is not None:
-        return f"at least {show(gate.indicator, gate.minimum)}"
-    return f"{gate.max_ratio_to_stable:g} times stable" if gate.max_ratio_to_stable is not None else "–"
+        return f"at least {_show(gate.indicator, gate.minimum)}"
+    if gate.max_ratio_to_stable is None:
+        return "–"
+    if stable is None:
+        return f"{gate.max_ratio_to_stable:g} × stable"
+    return _show(gate.indicator, relative_limit(gate, stable))
+
+
+def relative_limit(gate: Gate, stable: float) -> float:
+    """As rollouts.judge computes it: never closer to stable than the tolerance."""
+    return max(stable * (gate.max_ratio_to_stable or 0.0), stable + gate.tolerance)
 
 
 def chart_limit(rollout: Rollout, indicator: Indicator) -> float | None:
@@ -193,7 +215,7 @@ def chart_limit(rollout: Rollout, indicator: Indicator) -> float | None:
                 .first()
             )
             if stable is not None:
-                return max(stable * gate.max_ratio_to_stable, stable + gate.tolerance)
+                return relative_limit(gate, stable)
     return None
 
 

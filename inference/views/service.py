@@ -107,7 +107,7 @@ def lines_of(state: Condition) -> list[dict[str, Any]]:
     weighted = [one for one in state.placements if one.weight_percent > 0]
     if not weighted:
         return [{"label": "all versions", "ink": "all", "version": None}]
-    return [
+    lines = [
         {
             "label": f"version {one.version.number}",
             "ink": "canary" if one.role == "canary" else "stable" if len(weighted) > 1 else "canary",
@@ -115,6 +115,8 @@ def lines_of(state: Condition) -> list[dict[str, Any]]:
         }
         for one in sorted(weighted, key=lambda one: one.role != "canary")
     ]
+    # The first line gives the title its answer, so with several versions it is all of them together.
+    return [{"label": "all", "ink": "all", "version": None}, *lines] if len(lines) > 1 else lines
 
 
 def marks_of(name: str) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from __future__ import annotations
+
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -74,6 +74,11 @@ const shown = (value, unit) => {
 };
 const latest = (column) => column.findLast((value) => value != null) ?? null;
 
+function clockTicks(_, ticks, __, ___, step) {
+  const seconds = step < 60 ? { second: "2-digit" } : {};
+  return ticks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds, hour12: false }));
+}
+
 function options(figure, lines, plot) {
   const grid = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid, ticks: { ...grid, size: 4 }, font: `12px ${token("--sans")}` };
@@ -86,7 +91,7 @@ function options(figure, lines, plot) {
       y: { range: (_, low, high) => [0, Math.max(high ?? 0, limitOf(figure) ?? 0, 1e-9) * 1.12 || Math.max(low ?? 0, 1)] },
     },
     axes: [
-      { ...axis, space: 70, values: "{HH}:{mm}:{ss}", incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400] },
+      { ...axis, size: 28, gap: 6, space: 70, values: clockTicks, incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400] },
       { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => shown(tick, "")) },
     ],
     series: [
@@ -128,7 +133,9 @@ function drawMarks(chart, figure) {
     ctx.stroke();
     ctx.fillStyle = colour("--muted");
     ctx.font = `${12 * devicePixelRatio}px ${token("--sans")}`;
-    ctx.fillText(mark.label, x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+    const isLate = x > bbox.left + bbox.width * 0.85;
+    ctx.textAlign = isLate ? "right" : "left";
+    ctx.fillText(mark.label, x + (isLate ? -4 : 4) * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
   const limit = limitOf(figure);
   if (limit !== null) {

@@ -10,10 +10,11 @@ from django.utils.safestring import SafeString
 
 from console.kit import clock
 from console.ui import diffs
+from console.ui.words import span
 
 register = template.Library()
 
-_STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
+register.filter(span)
 
 
 @register.filter
@@ -22,21 +23,6 @@ def age(at: datetime | None) -> str:
     if at is None:
         return "never"
     return span(max((clock.now() - at).total_seconds(), 0.0))
-
-
-@register.filter
-def span(seconds: float | None) -> str:
-    """Seconds in the unit a person would choose: 42 s, 6 min, 3 h, 5 d."""
-    if seconds is None:
-        return "–"
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10 and seconds != int(seconds):
-        return f"{seconds:.1f} s"
-    for below, unit, divisor in _STEPS:
-        if seconds < below:
-            return f"{int(seconds // divisor)} {unit}"
-    return f"{int(seconds // 86400)} d"
 
 
 @register.filter
@@ -72,14 +58,12 @@ def by_key(mapping: dict[str, Any] | None, key: Any) -> Any:
 
 
 @register.filter
-def without_kind(target: str) -> str:
-    """`rollout:42` -> `42`; actors and targets carry their kind in front."""
-    return target.partition(":")[2] or target
-
-
-@register.filter
-def kind_of(target: str) -> str:
-    return target.partition(":")[0]
+def named(target: str) -> str:
+    """An actor or target as people say it: `user:ada` -> ada, `rollout:42` -> rollout 42."""
+    kind, _, name = target.partition(":")
+    if not name:
+        return target
+    return name if kind in ("user", "service") else f"{kind} {name}"
 
 
 @register.simple_tag

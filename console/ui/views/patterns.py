@@ -11,6 +11,7 @@ from console.metrics.source import Indicator, NoData, Point, ProviderError
 from console.ui import drawings, signals
 from console.ui.access import page
 from console.ui.board import Mark
+from console.ui.forms import PlainForm
 from console.ui.verbs import Dialog, Guard, Typed
 
 WORDS = {
@@ -24,7 +25,7 @@ WORDS = {
 }
 
 
-class PatternForm(forms.Form):
+class PatternForm(PlainForm):
     name = forms.CharField(help_text="Lower-case letters, digits and dashes.")
     size = forms.IntegerField(label="Replicas", max_value=8, help_text="1 to 8 on each node.")
     role = forms.ChoiceField(choices=[("viewer", "viewer"), ("operator", "operator")])
