@@ -13,6 +13,7 @@ import yaml
 from msgspec import Meta
 
 from inference.graph import Signature, Tensor
+from inference.plane.datatypes import DatatypeName
 from inference.plane.hooks.byte_windows import ByteWindows
 from inference.plane.hooks.top_label import TopLabel
 
@@ -22,10 +23,6 @@ INFERRED_MAX_BATCH = 32
 
 # Exporters name tensors freely (`serving_default_x:0`, `a/b`); only control characters are never meant.
 Name = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,512}$")]
-DatatypeName = Literal[
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BF16", "BYTES",
-]  # fmt: skip
 # A relative path of plain segments; `..` and hidden files cannot be written in it.
 _SEGMENT = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 File = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,7}}$", max_length=255)]

@@ -11,9 +11,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from inference.plane.datatypes import BY_ONNX, DatatypeName
 
 if TYPE_CHECKING:
     import onnx
@@ -27,11 +29,6 @@ READ_SECONDS = 60
 # com.ms.internal.nhwc is what ONNX Runtime writes into its own optimised files.
 DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.ms.internal.nhwc"}
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$")
-
-DatatypeName = Literal[
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BF16", "BYTES",
-]  # fmt: skip
 
 
 class GraphError(Exception):
@@ -177,8 +174,6 @@ def _inspect(path: Path) -> Signature:
 def _tensor(value: "onnx.ValueInfoProto", role: str) -> Tensor:
     import onnx
 
-    from inference.plane.datatypes import BY_ONNX
-
     if not value.type.HasField("tensor_type"):
         raise GraphError(
             f"{role} {value.name[:100]} is no tensor: sequences, maps and sparse tensors are not served"
@@ -191,7 +186,7 @@ def _tensor(value: "onnx.ValueInfoProto", role: str) -> Tensor:
     if not kind.HasField("shape"):
         raise GraphError(f"{role} {value.name[:100]} has no declared rank")
     dims = (dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
-    return msgspec.convert({"name": value.name, "datatype": datatype.name, "shape": tuple(dims)}, Tensor)
+    return Tensor(name=value.name, datatype=datatype.name, shape=tuple(dims))
 
 
 def _batches(model: "onnx.ModelProto") -> bool:

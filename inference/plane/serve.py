@@ -1,0 +1,267 @@
+"""pilothouse serve: one node, one model, no database and no Redis.
+
+python -m inference.plane.serve --model-path M.onnx [--contract C.yaml] [--name N] [--host 127.0.0.1] [--port 8080]
+    [--provider P] [--gpu-id N] [--threads N] [--replicas N] [--require-key KEY-FILE]
+"""
+
+import argparse
+import asyncio
+import hashlib
+import ipaddress
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+import yaml
+
+from inference.contract import Contract, ContractError, check_against, infer_contract, parse_contract, to_json
+from inference.graph import GraphError, Signature, read_signature
+from inference.plane.exchange import Limits
+from inference.plane.node import Plane, StartError
+from inference.plane.probe import ProbeError, ask_worker
+from inference.plane.routes import Routes, WorkerRoute
+from inference.protocol import KeySpec, ReplicaState, ServiceSpec, Snapshot, TenantSpec, VersionSpec
+
+TENANT = "local"
+FIRST_WAIT_SECONDS = 0.2
+LAST_WAIT_SECONDS = 10.0
+HEALTHY_SECONDS = 30.0
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """folder: where the graph and all files of the contract are."""
+
+    name: str
+    folder: Path
+    file: str
+    contract: Contract
+    signature: Signature
+    inferred: bool
+
+
+def read_model(path: Path, contract_path: Path | None, name: str | None) -> Model:
+    """Raises StartError."""
+    if not path.is_file():
+        raise StartError(f"{path} is not a file")
+    folder, file = path.resolve().parent, path.name
+    try:
+        signature = read_signature(folder, file)
+        if contract_path is None:
+            contract = infer_contract(signature, name or _name_from(path))
+        else:
+            contract = parse_contract(contract_path.read_bytes())
+            check_against(contract, signature, folder)
+    except GraphError as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        raise StartError(f"{error.filename}: {error.strerror}") from None
+    except ContractError as error:
+        lines = [f"  {field or 'file'}: {why}" for field, why in error.fields.items()]
+        raise StartError("\n".join([f"{contract_path} does not fit {file}:", *lines])) from None
+    return Model(name or contract.metadata.name, folder, file, contract, signature, contract_path is None)
+
+
+def _name_from(path: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")
+    return name or "model"
+
+
+def read_keys(path: Path) -> list[str]:
+    """One key a line; empty lines and lines that begin with # do not count. Raises StartError."""
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"{path} cannot be read: {error}") from None
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys or not all(key.startswith("ph_") and len(key) >= 20 for key in keys):
+        raise StartError(
+            f"{path} needs one key a line, each beginning with ph_ and at least 20 characters long"
+        )
+    return keys
+
+
+def routes_for(model: Model, sockets: list[Path], keys: list[str] | None) -> Routes:
+    replicas = len(sockets)
+    version = VersionSpec(1, "local", (), to_json(model.contract), replicas, 100)
+    snapshot = Snapshot(
+        epoch="local",
+        number=1,
+        services=(ServiceSpec(model.name, TENANT, (version,)),),
+        tenants=(TenantSpec(TENANT, 1, "open"),),
+        keys=tuple(KeySpec(hashlib.sha256(key.encode()).hexdigest(), TENANT, None) for key in keys or ()),
+    )
+    workers = tuple(WorkerRoute(model.name, 1, ordinal, str(path)) for ordinal, path in enumerate(sockets))
+    return Routes("local", snapshot, workers, open_access=keys is None)
+
+
+class Keeper:
+    """One worker process: started, and started again with growing pauses for as long as it is wanted."""
+
+    def __init__(self, command: list[str], socket: Path, ordinal: int) -> None:
+        self.command = [*command, "--socket", str(socket), "--ordinal", str(ordinal)]
+        self.socket = socket
+        self.process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+
+    async def run(self) -> None:
+        wait = FIRST_WAIT_SECONDS
+        while not self._stopping:
+            began = time.monotonic()
+            # A session of its own: Ctrl-C in the terminal is ours to answer, workers drain after the plane.
+            self.process = await asyncio.create_subprocess_exec(*self.command, start_new_session=True)
+            code = await self.process.wait()
+            if self._stopping:
+                return
+            if time.monotonic() - began > HEALTHY_SECONDS:
+                wait = FIRST_WAIT_SECONDS
+            told = f"killed by signal {-code}" if code < 0 else f"exit {code}"
+            print(f"worker ended ({told}); starting it again in {wait:.1f} s", flush=True)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LAST_WAIT_SECONDS)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def wait_until_ready(sockets: list[Path], keepers: list[Keeper]) -> None:
+    """Until every worker is ready. Raises StartError with the reason of the first that cannot load."""
+    waiting = list(sockets)
+    while waiting:
+        await asyncio.sleep(0.05)
+        for socket in list(waiting):
+            try:
+                status = await asyncio.to_thread(ask_worker, socket)
+            except ProbeError:
+                continue
+            if status.state is ReplicaState.READY:
+                waiting.remove(socket)
+                phases = ", ".join(
+                    f"{name} {seconds * 1e3:.0f} ms" for name, seconds in status.load_phases.items()
+                )
+                print(f"worker {status.pid} ready on {status.providers[0]}: {phases}", flush=True)
+            elif status.state is ReplicaState.CRASHED:
+                raise StartError(f"the model cannot be loaded: {status.detail}")
+        broken = next((one.process for one in keepers if one.process and one.process.returncode == 2), None)
+        if broken is not None:
+            raise StartError("a worker refused its command line")
+
+
+async def serve(given: argparse.Namespace, model: Model, keys: list[str] | None) -> None:
+    """Raises StartError."""
+    home = Path(tempfile.mkdtemp(prefix="pilothouse-"))
+    plane = Plane(Limits())
+    contract_file = home / "contract.json"
+    contract_file.write_text(json.dumps(to_json(model.contract)))
+    command = [
+        sys.executable, "-m", "inference.plane.worker",
+        "--version-dir", str(model.folder), "--model", model.file, "--contract", str(contract_file),
+        "--service", model.name, "--version", "1", "--threads", str(given.threads),
+        "--provider", given.provider, "--gpu-id", str(given.gpu_id),
+    ]  # fmt: skip
+    sockets = [home / f"worker-{ordinal}.sock" for ordinal in range(given.replicas)]
+    keepers = [Keeper(command, socket, ordinal) for ordinal, socket in enumerate(sockets)]
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await plane.start(given.host, given.port)
+        plane.apply(routes_for(model, sockets, keys))
+        tasks = [asyncio.create_task(keeper.run()) for keeper in keepers]
+        running = asyncio.create_task(plane.run())
+        ready = asyncio.create_task(wait_until_ready(sockets, keepers))
+        await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            ready.result()
+            _greet(given.host, plane.port, model, keys)
+        else:
+            ready.cancel()
+        await running
+        print("drained", flush=True)
+    finally:
+        await asyncio.gather(*(keeper.stop() for keeper in keepers))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _greet(host: str, port: int, model: Model, keys: list[str] | None) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    print(f"{model.name} is served at http://{shown}:{port}/v2/models/{model.name}/infer", flush=True)
+    if keys is None:
+        print("no key is needed: only this machine can connect", flush=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="pilothouse serve", description="Serve one ONNX model over HTTP, without a database."
+    )
+    parser.add_argument("--model-path", type=Path, required=True)
+    parser.add_argument("--contract", type=Path, help="a ModelContract; inferred from the graph when absent")
+    parser.add_argument("--name", help="public name; default: the contract's, or the file's")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--provider", help="execution provider: cpu (default), cuda, openvino, ...")
+    parser.add_argument("--gpu-id", type=int, help="means --provider cuda unless another is named")
+    parser.add_argument("--threads", type=int, help="of each worker; default: cores / replicas")
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument(
+        "--require-key", type=Path, metavar="KEY-FILE", help="keys clients must show, one a line"
+    )
+    given = parser.parse_args(argv)
+    if given.replicas < 1:
+        parser.error("--replicas must be at least 1")
+    if given.threads is None:
+        given.threads = max(1, len(os.sched_getaffinity(0)) // given.replicas)
+    if given.provider is None:
+        given.provider = "cpu" if given.gpu_id is None else "cuda"
+    given.gpu_id = given.gpu_id or 0
+    return given
+
+
+def main(argv: list[str]) -> int:
+    given = _arguments(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    try:
+        if given.require_key is None and not _is_loopback(given.host):
+            raise StartError(
+                f"{given.host} can be reached from elsewhere: name keys with --require-key KEY-FILE"
+            )
+        keys = read_keys(given.require_key) if given.require_key is not None else None
+        model = read_model(given.model_path, given.contract, given.name)
+        if model.inferred:
+            print("# no contract was given; this one was inferred from the graph:")
+            print(yaml.safe_dump(to_json(model.contract), sort_keys=False), flush=True)
+        uvloop.run(serve(given, model, keys))
+    except StartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
