@@ -52,8 +52,8 @@ def tick(rollout_id: int, *, world: World | None = None) -> None:
         return
     world = world or World(chosen_target(), chosen_source())
     try:
-        # Putting the fleet back into its safe state waits for nobody.
-        with leases.hold(rollout.target, rollout.owner, taking_over=rollout.is_terminal) as lease:
+        lease = _enter(rollout)
+        if lease is not None:
             _advance(_load(rollout_id), world, lease.fence)
     except leases.LeaseHeld as held:
         reason = Reason.WAITING_FOR_LEASE if rollout.state == State.QUEUED else rollout.reason
@@ -62,6 +62,17 @@ def tick(rollout_id: int, *, world: World | None = None) -> None:
         # A lost race, or a target that refuses: the next tick looks again.
         level = logging.WARNING if rollout.is_terminal else logging.INFO
         log.log(level, "rollout %s (%s): %s", rollout_id, rollout.state, error.detail)
+
+
+def _enter(rollout: Rollout) -> leases.Lease | None:
+    """Take or renew the rollout's lease; None when it was settled meanwhile, whose lease nobody would give back."""
+    with transaction.atomic():
+        # The row first, then the lease, as in _settle: two ticks in different order would lock each other out.
+        row = Rollout.objects.select_for_update().get(pk=rollout.pk)
+        if row.is_settled:
+            return None
+        # Putting the fleet back into its safe state waits for nobody.
+        return leases.take(rollout.target, rollout.owner, taking_over=row.is_terminal)
 
 
 def _load(rollout_id: int) -> Rollout:
@@ -151,8 +162,8 @@ def _entering(rollout: Rollout, index: int, now: datetime) -> dict[str, Any]:
 def _settle(rollout: Rollout) -> None:
     with transaction.atomic():
         # Together: a lease given back by a rollout that still thinks it has to act would be taken over again.
-        leases.release(rollout.target, rollout.owner)
         note(rollout, "", settled_at=clock.now())
+        leases.release(rollout.target, rollout.owner)
 
 
 class _Writer:
