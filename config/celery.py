@@ -36,6 +36,11 @@ app.conf.update(
         "socket_timeout": 5,
         "socket_connect_timeout": 2,
         "retry_on_timeout": True,
+        # Else a publish with Redis away blocks for six seconds: a page's request, or an agent's report.
+        "max_retries": 0,
+        "interval_start": 0,
+        "interval_step": 0.1,
+        "interval_max": 0.1,
     },
     # Publishing fails fast: beat and reconciliation make a lost message only a delay.
     task_publish_retry=False,

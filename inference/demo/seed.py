@@ -1,10 +1,11 @@
 """Tenants, people, keys and versions of the demo, made through the same actions that users call. Safe to repeat."""
 
+import importlib
 import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from console.tenants.models import Membership, Quota, Role, Tenant, Token
 from console.tenants.permissions import SYSTEM, Scope
 from console.tenants.tokens import digest
 from inference.actions import register_version
-from inference.demo import SERVICE, variants
+from inference.demo import SERVICE
 from inference.models import Version
 
 OWNER = "platform"
@@ -32,10 +33,11 @@ PEOPLE = {"ada": Role.OPERATOR, "ben": Role.VIEWER}
 ADMIN = "admin"
 REST_SCOPES: tuple[str, ...] = (Scope.READ, Scope.MODELS, Scope.ROLLOUTS, Scope.NODES, Scope.TENANTS)
 
-VERSIONS: list[tuple[str, Callable[[Path], None]]] = [
-    ("As magika ships it", variants.as_shipped),
-    ("Good: matrix products in INT8, same labels", variants.quantized),
-    ("Broken on purpose: fails on inputs whose first byte is 128 or more", variants.broken),
+# note -> the function of inference.demo.variants that writes the folder
+VERSIONS = [
+    ("As magika ships it", "as_shipped"),
+    ("Good: matrix products in INT8, same labels", "quantized"),
+    ("Broken on purpose: fails on inputs whose first byte is 128 or more", "broken"),
 ]
 
 Credentials = dict[str, Any]
@@ -109,9 +111,11 @@ def _versions() -> Iterator[str]:
     service = Service.objects.filter(name=SERVICE).first()
     have = Version.objects.of(service).count() if service else 0
     parent: Version | None = Version.objects.filter(service__name=SERVICE, number=1).first()
-    for note, write in VERSIONS[have:]:
+    for note, name in VERSIONS[have:]:
         with tempfile.TemporaryDirectory(prefix="pilothouse-demo-") as folder:
-            write(Path(folder))
+            # Loaded when needed: onnx and its runtime would cost every later start a second.
+            variants = importlib.import_module("inference.demo.variants")
+            getattr(variants, name)(Path(folder))
             version = register_version(
                 SERVICE, Path(folder), tenant=owner, actor=SYSTEM, note=note, parent=parent
             )

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization.quant_utils import QuantType
 from onnxruntime.quantization.quantize import quantize_dynamic
 
-from inference.demo import SERVICE, samples
+from inference.demo import SERVICE, DemoUnavailable, samples
 from inference.plane.hooks.byte_windows import ByteWindows
 
 # The wheel has no types for what it exports.
@@ -28,10 +28,6 @@ onnxruntime: Any = importlib.import_module("onnxruntime")
 INPUT, OUTPUT = "bytes", "target_label"
 WIDTH = 2048
 _MODEL = Path("models") / "standard_v3_3"
-
-
-class DemoUnavailable(Exception):
-    """What the demo is made from is not installed."""
 
 
 def as_shipped(folder: Path) -> None:

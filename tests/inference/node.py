@@ -49,9 +49,16 @@ Supervisor(layout, plane_url="http://127.0.0.1:" + port).run()
 
 
 class RunningNode:
-    def __init__(self, folder: Path, *, blobs: Path) -> None:
+    def __init__(
+        self, home: Path, *, blobs: Path, folder: Path | None = None, port: int | None = None
+    ) -> None:
+        """folder: of the node; given together with `port` to look at a node that somebody else supervises."""
         self.layout = Layout(
-            node="node-1", folder=folder / "n", blobs=blobs, logs=folder / "logs", port=free_port()
+            node="node-1",
+            folder=folder or home / "n",
+            blobs=blobs,
+            logs=home / "logs",
+            port=port or free_port(),
         )
         self.store = BlobStore(blobs)
         self.supervisor = self._supervisor()
@@ -74,11 +81,15 @@ class RunningNode:
         digest = digest_of(staged.files, contract_bytes(contract))
         return VersionSpec(number, digest, staged.files, contract, replicas, weight)
 
-    def want(self, *versions: VersionSpec) -> Snapshot:
-        """Offer a snapshot in which the service `adder` has these versions."""
+    def snapshot(self, *versions: VersionSpec) -> Snapshot:
+        """The next snapshot, in which the service `adder` has these versions."""
         self._number += 1
         services = (ServiceSpec("adder", "local", versions),) if versions else ()
-        snapshot = Snapshot(EPOCH, self._number, services, tenants=(), keys=(KEY,))
+        return Snapshot(EPOCH, self._number, services, tenants=(), keys=(KEY,))
+
+    def want(self, *versions: VersionSpec) -> Snapshot:
+        """Offer the next snapshot to the supervisor."""
+        snapshot = self.snapshot(*versions)
         self.supervisor.offer(snapshot)
         return snapshot
 

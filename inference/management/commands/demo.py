@@ -5,8 +5,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from console.kit.errors import OperationError
-from inference.demo import seed
-from inference.demo.variants import DemoUnavailable
+from inference.demo import DemoUnavailable, seed
 
 
 class Command(BaseCommand):
