@@ -29,6 +29,8 @@ PROVIDERS = {
     "coreml": "CoreMLExecutionProvider",
 }
 
+_NEED_CUDA = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider"})
+
 
 def load(path: Path, options: Options, phase: Callable[[str], None]) -> "OnnxRuntime":
     """Raises LoadError. Calls phase(name) as each of read, session and provider ends."""
@@ -38,6 +40,8 @@ def load(path: Path, options: Options, phase: Callable[[str], None]) -> "OnnxRun
         raise LoadError(
             f"provider {options.provider} was asked for, but this onnxruntime has only {', '.join(installed)}"
         )
+    if name in _NEED_CUDA:
+        onnxruntime.preload_dlls(directory="")  # NVIDIA's own wheels beside ours; else those of the system
     _prefetch(path)
     phase("read")
     try:
