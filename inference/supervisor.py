@@ -228,6 +228,7 @@ class Supervisor:
         """After `close`: the plane answers what it has and ends, then the workers do. Bounded, nothing is left."""
         with self._lock:
             self.keeper.stopping = True
+            self.keeper.let_go()
             if self.keeper.child is not None:
                 self.keeper.child.send(signal.SIGTERM)
                 self._wait([self.keeper.child], PLANE_DRAIN_SECONDS)

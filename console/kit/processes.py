@@ -122,6 +122,7 @@ def spawn(
     started_at: float,
     restarts: int = 0,
     meta: dict[str, str | int] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Child:
     """Start a process in its own session, so that neither our death nor our terminal's Ctrl-C reaches it."""
     with open_log(log_file) as log:
@@ -133,6 +134,7 @@ def spawn(
             env=dict(environment),
             start_new_session=True,
             close_fds=True,
+            pass_fds=pass_fds,
         )
     file = PidFile(
         pid=popen.pid,

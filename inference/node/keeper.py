@@ -1,7 +1,9 @@
 """The one plane of a node: keeps it running and makes it serve the routes that the supervisor wants."""
 
+import contextlib
 import logging
 import signal
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _MUTE_SECONDS = 15.0
 _PING_SECONDS = 1.0
+_PATIENT_FAILURES = 3
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Keeper:
     answered_at: float = 0.0
     detail: str = ""
     stopping: bool = False
+    listener: socket.socket | None = None
 
     def adopt(self, now: float) -> bool:
         """Take over a living plane that listens where we want it; end one that listens elsewhere."""
@@ -97,14 +101,17 @@ class Keeper:
     def ensure_started(self, now: float) -> None:
         if self.child is not None or now < self.retry_at or self.stopping:
             return
+        self._listen()
+        fd = self.listener.fileno() if self.listener else None
         try:
             self.child = processes.spawn(
                 self.layout.plane_command(),
                 pid_file=self.layout.plane_pid_file,
                 log_file=self.layout.plane_log,
-                environment=environment(),
+                environment=environment() | ({routes.LISTEN_FD: str(fd)} if fd is not None else {}),
                 started_at=now,
                 restarts=self.restarts,
+                pass_fds=[fd] if fd is not None else [],
             )
         except OSError as error:
             self.failures += 1
@@ -113,6 +120,24 @@ class Keeper:
             return
         self.answered_at = now
         self.on_change()
+
+    def _listen(self) -> None:
+        """Hold the listening socket ourselves: while a plane is replaced, clients wait in its queue.
+
+        Not for one that keeps failing: an honest refusal is better than a long wait.
+        """
+        if self.failures > _PATIENT_FAILURES:
+            self.let_go()
+        elif self.listener is None:
+            # In use: the plane reports it in words, as it would without us.
+            with contextlib.suppress(OSError):
+                self.listener = socket.create_server((self.layout.host, self.layout.port), backlog=1024)
+
+    def let_go(self) -> None:
+        """Close our copy of the listening socket; from now on only a living plane accepts."""
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
 
     def serve(self, wanted: Routes) -> bool:
         """Write the routes and have the plane read them. True once the plane of now serves exactly these."""

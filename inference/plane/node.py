@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
 import time
@@ -42,7 +43,12 @@ class Plane:
         """Raises StartError."""
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self.server, host, port, backlog=1024)
+            inherited = os.environ.get(routes.LISTEN_FD)
+            if inherited:
+                listener = socket.socket(fileno=int(inherited))
+                self._listener = await loop.create_server(self.server, sock=listener, backlog=1024)
+            else:
+                self._listener = await loop.create_server(self.server, host, port, backlog=1024)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise StartError(f"port {port} on {host} is in use") from None

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from inference.protocol import Snapshot, decode, encode
 
+# In the environment of a plane: a listening socket that its supervisor keeps open as well. While a plane is replaced,
+# clients wait in its queue instead of being refused.
+LISTEN_FD = "PILOTHOUSE_LISTEN_FD"
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerRoute:

@@ -87,6 +87,7 @@ def test_a_killed_plane_comes_back_and_finds_its_workers(node: RunningNode, make
     node.wait_serving(node.want(node.version(make_model())))
     files = node.pid_files()
     os.kill(files["plane"].pid, signal.SIGKILL)
+    assert node.ask() == 1.0, "a new connection waits for the next plane instead of being refused"
     node.wait(
         "another plane", lambda: node.pid_files().get("plane", files["plane"]).pid != files["plane"].pid
     )
