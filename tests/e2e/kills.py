@@ -72,8 +72,8 @@ def ailments(product: Product, *, since: float) -> Iterator[str]:
 
 
 def kill(product: Product, part: str, load: SteadyLoad) -> Row:
-    time.sleep(3)
     load.take()
+    time.sleep(3)  # what is on its way at the kill must have begun in the outcome that is read below
     victim, killed_at = pid_of(product, part), time.time()
     os.kill(victim, signal.SIGKILL)
     healthy_after: float | None = None
