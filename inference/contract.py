@@ -17,8 +17,9 @@ from inference.plane.datatypes import DatatypeName
 from inference.plane.hooks.byte_windows import ByteWindows
 from inference.plane.hooks.top_label import TopLabel
 
-MAX_BYTES = 256 << 10
-MAX_NODES = 20_000
+MAX_BYTES = 128 << 10
+MAX_NODES = 10_000
+MAX_DEPTH = 16
 INFERRED_MAX_BATCH = 32
 
 # Exporters name tensors freely (`serving_default_x:0`, `a/b`); only control characters are never meant.
@@ -326,15 +327,18 @@ def _bytes(size: str | int) -> int:
 class _Loader(yaml.SafeLoader):
     """The safe loader without aliases (a small file could stand for a huge tree), double keys and endless files."""
 
-    nodes = 0
+    nodes = depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise yaml.YAMLError("too many nodes")
+        self.depth += 1
+        if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
+            raise yaml.YAMLError("too many nodes, or nested too deeply")
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not taken")
-        return super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [child.value for child, _ in node.value]

@@ -203,9 +203,11 @@ class FairQueue:
             tenant = ring[0]
             if not tenant.in_turn:
                 tenant.in_turn = True
-                # Credit cannot be hoarded by being passed over: one batch's worth is the most.
-                tenant.deficit = min(tenant.deficit + quantum * tenant.weight, self.max_rows + quantum)
+                tenant.deficit += quantum * tenant.weight
             line = tenant.lines.get(wire)
+            if not line:
+                # Credit is not hoarded by being passed over: one batch's worth is the most.
+                tenant.deficit = min(tenant.deficit, self.max_rows)
             while line and line[0].cost <= tenant.deficit and (line[0].cost <= room or not batch):
                 job = line[0]
                 tenant.deficit -= job.cost
@@ -217,7 +219,7 @@ class FairQueue:
                 continue
             if room <= 0:
                 break  # its turn goes on with the next batch
-            if line and line[0].cost <= room:
+            if line and (line[0].cost <= room or not batch):
                 idle_turns = 0  # it only lacks credit, which grows with each round
             else:
                 idle_turns += 1

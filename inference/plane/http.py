@@ -126,7 +126,9 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._break(RefusedError(400, "protocol upgrades are not served"))
+            self._deaf = (
+                True  # the offer is ignored: the request is answered as it is, then the connection closes
+            )
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             self._break(cause if isinstance(cause, RefusedError) else RefusedError(400, "bad request"))
@@ -187,6 +189,10 @@ class Connection(asyncio.Protocol):
         reading.method = self._parser.get_method()
         reading.close = not self._parser.should_keep_alive()
         length = int(reading.content_length) if reading.content_length is not None else 0
+        if self._parser.should_upgrade():
+            reading.close = True
+            if length or reading.transfer_encoding is not None:
+                raise RefusedError(400, "a request with a body cannot offer to upgrade the protocol")
         limit = self.server.limits.body_bytes
         if length > limit:
             raise RefusedError(413, f"the body has {length} bytes, the limit is {limit}")

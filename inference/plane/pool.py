@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from math import ceil, prod
+from math import prod
 
 from inference.contract import Contract
 from inference.plane.batcher import FairQueue, Job, Piece
@@ -246,7 +246,7 @@ class Pool:
             self._arm(earliest)
 
     def _late(self, job: Job) -> RefusedError:
-        allowed = ceil((job.deadline - job.arrived) * 1e3)
+        allowed = round((job.deadline - job.arrived) * 1e3)
         where = "in the queue" if job.queued else "inside the model"
         if job.queued and not self.ready:
             where = "waiting for a worker that is not back yet"
