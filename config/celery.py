@@ -12,6 +12,8 @@ from kombu import Queue
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("pilothouse")
+# Current means of this thread only, and a server answers requests in many.
+app.set_default()
 
 from django.conf import settings  # noqa: E402  read after the settings module is named
 
