@@ -26,6 +26,9 @@ class Slot:
     ordinal: int
     digest: str
 
+    def __str__(self) -> str:
+        return f"{self.service}:{self.version}#{self.ordinal}"
+
     @property
     def loads(self) -> tuple[str, int, str]:
         return (self.service, self.version, self.digest)
