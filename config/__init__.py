@@ -1,7 +1,6 @@
 """Settings and wiring. Imports every app and is imported by none."""
 
-# Named here so that whoever loads the settings also has the Celery app: a console without it would send its orders
-# to Celery's default address, where nobody listens.
-from config.celery import app as celery
+# Here, so that every process which reads the settings publishes to our broker: `current_app` is else Celery's own.
+from config.celery import app as celery_app
 
-__all__ = ["celery"]
+__all__ = ["celery_app"]
