@@ -9,7 +9,7 @@ suite() {
   local name=$1 code=0
   shift
   printf '\n== tests on %s\n' "$name"
-  .venv/bin/python -m pytest "$@" </dev/null 2>&1 | tee "$LOGS/pytest-$name.log" || code=$?
+  .venv/bin/python -m pytest --durations=8 --durations-min=5 "$@" </dev/null 2>&1 | tee "$LOGS/pytest-$name.log" || code=$?
   [ "$code" -eq 0 ] || status=1
   closing+=("on $name:" "$(tail -n 1 "$LOGS/pytest-$name.log")")
 }
