@@ -167,7 +167,8 @@ def parse_contract(text: str | bytes) -> Contract:
         raise ContractError({"": f"a contract has at most {MAX_BYTES >> 10} KiB"})
     try:
         tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # The last three are how the loader's constructors fail on a tag that does not fit its value: `!!bool maybe`.
         raise ContractError({"": f"not YAML: {' '.join(str(error).split())[:300]}"}) from None
     except RecursionError:
         raise ContractError({"": "nested too deeply"}) from None
@@ -181,6 +182,8 @@ def from_json(tree: Any) -> Contract:
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
         raise ContractError({path.rstrip("`").lstrip("."): sentence}) from None
+    except UnicodeEncodeError:
+        raise ContractError({"": "holds half of a surrogate pair, which is no text"}) from None
     problems = _own_contradictions(contract)
     if problems:
         raise ContractError(problems)

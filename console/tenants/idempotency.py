@@ -6,9 +6,10 @@ dies in between leaves either both or a claim that the next try takes over. Refu
 
 import functools
 import hashlib
+import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -176,10 +177,9 @@ def _fingerprint(request: Request) -> str:
         for name in sorted(data):
             for value in data.getlist(name):
                 whole.update(orjson.dumps([name, _content(value)]))
-    elif isinstance(data, Mapping | list):
-        whole.update(orjson.dumps(data, option=orjson.OPT_SORT_KEYS))
     else:
-        whole.update(orjson.dumps(str(data)))
+        # Not orjson: a body may hold integers of any size, deep nesting and half characters, which fields refuse later.
+        whole.update(json.dumps(data, sort_keys=True).encode())
     return whole.hexdigest()
 
 

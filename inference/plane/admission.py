@@ -36,6 +36,10 @@ class Rate:
         self.tat = tat + self.interval
         return 0.0
 
+    def spent(self, now: float) -> float:
+        """Requests of the burst that are not regained yet."""
+        return max(0.0, self.tat - now) * self.rate
+
     def left(self, now: float) -> int:
         return max(
             0, math.floor(self.burst - (self.tat - now) * self.rate + 1e-9) if self.tat > now else self.burst
@@ -54,9 +58,9 @@ class Grant:
         self.rate: Rate | None = None
         self.set_quota(quota)
 
-    def set_quota(self, quota: QuotaSpec | None) -> None:
-        """Requests in hand stay counted, and credit that was spent stays spent."""
-        spent = self.rate.tat if self.rate else 0.0
+    def set_quota(self, quota: QuotaSpec | None, now: float = 0.0) -> None:
+        """Requests in hand stay counted, and credit that was spent stays spent, as requests: not as their seconds."""
+        spent = self.rate.spent(now) if self.rate else 0.0
         self.quota = quota
         self.concurrency = quota.concurrency if quota else None
         self.rate = None
@@ -64,7 +68,7 @@ class Grant:
             limit = quota.requests_per_second
             burst = quota.burst if quota.burst is not None else max(1, math.ceil(limit))
             self.rate = Rate(limit, burst) if limit > 0 else Rate(1e-9, 0)
-            self.rate.tat = spent
+            self.rate.tat = now + min(spent, self.rate.burst) * self.rate.interval
 
     def enter(self, now: float) -> None:
         """Raises RefusedError. Concurrency first: a request that could not run anyway does not use up the rate."""
@@ -112,12 +116,13 @@ class Admission:
         self._owned = {service.name: service.tenant for service in snapshot.services}
         self._quotas = {(quota.tenant, quota.service): quota for quota in snapshot.quotas}
         kept: dict[tuple[str, str], Grant] = {}
+        now = time.monotonic()
         for (tenant, service), grant in self._grants.items():
             quota = self._quotas.get((tenant, service))
             if service not in self._owned or not self._may(tenant, service):
                 continue
             if quota != grant.quota:
-                grant.set_quota(quota)
+                grant.set_quota(quota, now)
             kept[tenant, service] = grant
         self._grants = kept
 

@@ -106,6 +106,20 @@ def test_a_new_snapshot_keeps_what_is_spent_and_what_is_in_hand() -> None:
         grant.enter(0.0)
 
 
+def test_a_raised_rate_counts_at_once_and_a_lowered_one_locks_nobody_out() -> None:
+    grant = Grant("acme", "s", QuotaSpec("acme", "s", 0.001, 17, None))
+    for _ in range(17):
+        grant.enter(1000.0)
+    grant.set_quota(QuotaSpec("acme", "s", 200.0, 400, None), 1000.0)
+    for _ in range(400 - 17):
+        grant.enter(1000.0)
+    with pytest.raises(RefusedError, match=r"try again in 0\.0"):
+        grant.enter(1000.0)
+    grant.set_quota(QuotaSpec("acme", "s", 1.0, 5, None), 1000.0)
+    with pytest.raises(RefusedError, match=r"try again in 1\.00 s"):
+        grant.enter(1000.0)
+
+
 def test_a_rate_of_zero_admits_nothing() -> None:
     grant = Grant("acme", "s", QuotaSpec("acme", "s", 0.0, None, None))
     with pytest.raises(RefusedError) as refused:

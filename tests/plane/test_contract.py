@@ -93,6 +93,12 @@ def test_a_wrong_field_is_refused_by_its_path(old: str, new: str, path: str) -> 
         "x: " + "y" * 300_000,
         "a: " + "[" + "1," * 30_000 + "]",
         b"\xff\xfe\x00",
+        "kind: !!bool maybe",
+        'kind: !!int ""',
+        "kind: !!timestamp soon",
+        "kind: !!map [a]",
+        "kind: !!set [a]",
+        'kind: "\\ud800"',
     ],
 )
 def test_hostile_files_are_refused_as_a_whole(text: str | bytes) -> None:

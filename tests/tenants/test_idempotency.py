@@ -55,6 +55,27 @@ def test_a_key_stands_for_one_request(cast: Cast) -> None:
     assert not Tenant.objects.filter(slug="pied-piper").exists()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"slug": "hooli", "weight": 1' + "0" * 400 + "}",
+        '{"slug": "hooli", "name": "\\ud800"}',
+        '{"slug": "hooli", "name": ' + "[" * 600 + "]" * 600 + "}",
+        "[" * 600 + "]" * 600,
+        '"hooli"',
+        "null",
+    ],
+    ids=["number", "half a character", "depth", "a list", "text", "null"],
+)
+def test_a_key_changes_nothing_about_how_a_wrong_body_is_refused(cast: Cast, body: str) -> None:
+    api = cast.root.api()
+    plain = api.post(TENANTS, body, content_type="application/json")
+    keyed = api.post(TENANTS, body, content_type="application/json", HTTP_IDEMPOTENCY_KEY="k1")
+    assert plain.status_code == keyed.status_code == 400
+    assert plain.json()["fields"] == keyed.json()["fields"]
+    assert not IdempotencyRecord.objects.exists()
+
+
 def test_keys_of_two_callers_never_meet(cast: Cast) -> None:
     body = {"tenant": "platform", "name": "ci", "scopes": ["read"]}
     ada, ida = send(cast.ada, body, path=TOKENS), send(cast.ida, body, path=TOKENS)
