@@ -18,7 +18,7 @@ from inference.models import Placement, PlacementRole, Version
 
 def lock(service: Service) -> Service:
     """One change of a service at a time; on SQLite the transaction itself is that lock."""
-    return Service.objects.select_for_update().select_related("tenant").get(pk=service.pk)
+    return Service.objects.select_for_update(of=("self",)).select_related("tenant").get(pk=service.pk)
 
 
 class Changing:

@@ -134,7 +134,7 @@ def test_silence_is_marked_once_and_ends_with_the_next_report(frozen_clock: Froz
         ("ready", 3, False, "warn", "restarting often"),
         ("ready", 0, True, "unknown", "no report for 30 s"),
         ("crashed", 0, True, "unknown", "no report for 30 s"),
-        ("something else", 0, False, "unknown", "no report for 30 s"),
+        ("odd", 0, False, "unknown", "no report for 30 s"),
     ],
 )
 def test_faces(state: str, restarts: int, silent: bool, role: str, word: str) -> None:
