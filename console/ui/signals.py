@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number as a page prints it. known False: there is no number now, and `why` says the reason, `detail` the error."""
+    """A number as a page prints it. known False: there is none now; `why` says the reason, `detail` the error."""
 
     text: str
     unit: str = ""

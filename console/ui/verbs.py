@@ -19,6 +19,7 @@ from console.kit.errors import OperationError
 from console.ui.access import is_fragment
 
 REASON_LENGTH = 500
+EVENTS_HEADER = "X-Pilothouse-Events"  # read by static/js/answers.js
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,9 @@ def finish(request: HttpRequest, done: Done) -> HttpResponse:
 
 
 def _told(events: dict[str, Any]) -> HttpResponse:
+    """Not HX-Trigger: htmx fires that on the button, and the live refresh may have replaced the button meanwhile."""
     answer = HttpResponse(status=204)
-    answer["HX-Trigger"] = json.dumps(events)
+    answer[EVENTS_HEADER] = json.dumps(events)
     return answer
 
 

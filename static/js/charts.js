@@ -256,7 +256,7 @@ function draw(figure, lines, data) {
 }
 
 function redraw() {
-  for (const [figure, chart] of charts) {
+  for (const [figure, chart] of [...charts]) {
     const { data } = chart;
     chart.destroy();
     charts.delete(figure);

@@ -43,17 +43,6 @@ document.addEventListener("click", (event) => {
   event.target.closest("[data-closes-toast]")?.closest(".toast").remove();
 });
 
-// An answer that failed is said where it matters only if nobody else says it: verbs, not background refreshes.
-document.addEventListener("htmx:responseError", ({ detail }) => {
-  if (detail.requestConfig.verb === "get" && detail.target.id !== "dialog-content") return;
-  const id = detail.xhr.getResponseHeader("x-request-id");
-  toast({ text: `The console answered ${detail.xhr.status}.${id ? ` Request ${id}.` : ""}`, role: "fail" });
-});
-document.addEventListener("htmx:sendError", ({ detail }) => {
-  if (detail.requestConfig.verb === "get" && detail.target.id !== "dialog-content") return;
-  toast({ text: "The console cannot be reached. Nothing was changed.", role: "fail" });
-});
-
 // Changes of state are announced, at most one sentence in five seconds; numbers never are.
 const announce = document.getElementById("announce");
 let saidAt = 0;

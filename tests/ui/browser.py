@@ -92,14 +92,24 @@ class Reader:
             self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         )
 
-    def serious(self) -> list[str]:
-        """What axe finds serious or critical."""
-        self.page.evaluate(AXE.read_text(encoding="utf-8"))
+    def serious(self, *, only: str = "") -> list[str]:
+        """What axe finds serious or critical. only: a single rule."""
+        if not self.page.evaluate("typeof window.axe === 'object'"):
+            self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        chosen = (
+            {"type": "rule", "values": [only]}
+            if only
+            else {
+                "type": "tag",
+                "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+            }
+        )
         found: dict[str, Any] = self.page.evaluate(
-            "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+            "rules => axe.run(document, {runOnly: rules, preload: false, resultTypes: ['violations']})",
+            chosen,
         )
         return [
-            f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:160]}"
+            f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
             for one in found["violations"]
             if one["impact"] in ("serious", "critical")
             for node in one["nodes"]

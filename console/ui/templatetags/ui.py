@@ -39,6 +39,12 @@ def size(count: float | None) -> str:
 
 
 @register.filter
+def shape(sizes: list[int]) -> str:
+    """[-1, 2048] -> n × 2048"""
+    return " × ".join("n" if size < 0 else str(size) for size in sizes) or "scalar"
+
+
+@register.filter
 def plain(value: Any) -> str:
     """A number without needless zeros, anything else as it is; None as a dash."""
     if value is None or value == "":

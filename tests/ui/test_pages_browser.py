@@ -1,0 +1,62 @@
+"""Every page in a real Chromium: nothing serious for axe, no complaint of the browser, nothing scrolls sideways."""
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.cast import make_cast
+from tests.ui import scene
+from tests.ui.browser import PHONE, WIDE, window
+from tests.ui.server import ConsoleServer
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+# Pages with components of their own: screenshots in light, dark and at 390 px, and contrast in the dark.
+LOOKED_AT = {"overview", "services", "service", "rollout", "tenant", "patterns"}
+
+
+def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer, chromium: Browser) -> None:
+    make_cast()
+    house = scene.build()
+    scene.samples()
+    pages = {
+        "overview": "/",
+        "services": "/services",
+        "service": "/services/file-type",
+        "version": "/services/file-type/versions/2",
+        "try": "/services/file-type/try",
+        "register": "/services/-/new",
+        "rollouts": "/rollouts",
+        "rollout": f"/rollouts/{house.rollout.pk}",
+        "preview": f"/rollouts/{house.rollout.pk}/promote",
+        "new-rollout": "/rollouts/new?service=file-type&version=1",
+        "activity": "/activity",
+        "settings": "/settings",
+        "tenant": "/settings/tenants/platform",
+        "form": "/settings/tenants/platform/tokens/new",
+        "nodes": "/nodes",
+        "node": "/nodes/node-1",
+        "patterns": "/patterns",
+    }
+    found: list[str] = []
+    with window(chromium, console.url, color_scheme="light") as reader:
+        reader.sign_in("ida")
+        for name, path in pages.items():
+            reader.open(path)
+            reader.wait_charts()
+            reader.wait_light("live")
+            found += [f"{name} light {one}" for one in reader.serious()]
+            if name in LOOKED_AT:
+                reader.shoot(f"{name}-light")
+                reader.page.emulate_media(color_scheme="dark")
+                found += [f"{name} dark {one}" for one in reader.serious(only="color-contrast")]
+                reader.shoot(f"{name}-dark")
+                reader.page.emulate_media(color_scheme="light")
+            reader.page.set_viewport_size(PHONE)
+            if too_wide := reader.sideways():
+                found.append(f"{name} is {too_wide} px wider than a phone")
+            if name in LOOKED_AT:
+                reader.shoot(f"{name}-phone")
+            reader.page.set_viewport_size(WIDE)
+            found += [f"{name} browser: {one}" for one in reader.complaints]
+            reader.complaints.clear()
+    assert not found, "\n".join(found)
