@@ -316,6 +316,9 @@ def _say_ready(setup: Setup, wishes: Wishes, steps: Steps) -> None:
         for slug in ("acme", "globex"):
             click.echo(f"Key {slug:<7} {known['tenants'][slug]['infer']}")
         click.echo(f"\nTry it:\n{_curl(setup, known['tenants']['acme']['infer'])}")
+    else:
+        account = f"PILOTHOUSE_HOME={setup.home} {parts.PYTHON} {parts.ROOT / 'manage.py'} createsuperuser"
+        click.echo(f"Without an account yet, make one: {account}")
     if wishes.traffic:
         click.echo(f"\nDemo traffic runs; `touch {setup.home / 'demo-traffic-off'}` stops it.")
     click.echo(f"Logs in {setup.home / 'logs'}. Ctrl-C stops everything.\n")

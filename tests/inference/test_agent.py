@@ -41,7 +41,8 @@ class RunningAgent:
         }
         command = [
             sys.executable, "-m", "celery", "-A", "config.celery", "worker", "-n", "agent@node-1",
-            "-Q", "node.node-1,jobs", "-P", "threads", "-c", "2", "--without-gossip", "--without-mingle", "--loglevel", "INFO",
+            "-Q", "node.node-1,jobs", "-P", "threads", "-c", "2",
+            "--without-gossip", "--without-mingle", "--loglevel", "INFO",
         ]  # fmt: skip
         with (self.home / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
