@@ -53,7 +53,7 @@ def _postgres_for_this_run() -> postgres.PostgresServer | None:
     server = postgres.PostgresServer(binaries)
     atexit.register(server.stop)
     server.start()
-    os.environ["DATABASE_URL"] = server.url
+    os.environ["DATABASE_URL"] = server.new_database()
     return server
 
 
@@ -143,8 +143,7 @@ def _point_celery_at(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[postgres.PostgresServer]:
-    """A running PostgreSQL with an empty database at `.url`; not the one of --on-postgresql."""
+def _postgres_process() -> Iterator[postgres.PostgresServer]:
     binaries = postgres.find_binaries()
     if binaries is None:
         parts.did_not_run("PostgreSQL", "apt-get install postgresql")
@@ -152,6 +151,12 @@ def postgres_server() -> Iterator[postgres.PostgresServer]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def postgres_url(_postgres_process: postgres.PostgresServer) -> str:
+    """An empty PostgreSQL database for this test alone; not the one the suite runs on."""
+    return _postgres_process.new_database()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from tests.e2e.product import Product
 from tests.services import parts, prometheus
-from tests.services.postgres import PostgresServer
 from tests.services.process import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
@@ -86,10 +85,10 @@ def test_the_main_job_on_sqlite_with_the_embedded_signals(start_product: StartPr
 
 
 def test_the_main_job_on_postgresql_with_real_prometheus(
-    start_product: StartProduct, postgres_server: PostgresServer
+    start_product: StartProduct, postgres_url: str
 ) -> None:
     if prometheus.find_binary() is None:
         parts.did_not_run("Prometheus", "apt-get install prometheus")
-    product = start_product(env={"DATABASE_URL": postgres_server.url})
+    product = start_product(env={"DATABASE_URL": postgres_url})
     walk_the_main_job(product, source="prometheus", record_as="postgresql-prometheus")
     end_and_look_for_leftovers(product)

