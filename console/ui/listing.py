@@ -21,7 +21,8 @@ class Filters:
     values: Mapping[str, str]
     query: QueryDict
 
-    def __getitem__(self, name: str) -> str:
+    def of(self, name: str) -> str:
+        """Not a subscript: templates try that before attributes, and would find every name empty."""
         return self.values.get(name, "")
 
     @property

@@ -46,14 +46,14 @@ def services(request: HttpRequest) -> HttpResponse:
     filters = filters_of(request, FILTERS)
     reader = reader_of(request)
     rows = Service.objects.for_actor(reader).select_related("tenant").order_by("name")
-    if text := filters["q"]:
+    if text := filters.of("q"):
         rows = rows.filter(Q(name__icontains=text) | Q(description__icontains=text))
-    if tenant := filters["tenant"]:
+    if tenant := filters.of("tenant"):
         rows = rows.filter(tenant__slug=tenant)
     # State is no column, so it is sorted and filtered over all of the reader's services before the page is cut.
     everything = list(rows)
     found = conditions(everything)
-    wanted = STATES.get(filters["state"])
+    wanted = STATES.get(filters.of("state"))
     if wanted:
         everything = [one for one in everything if found[one.pk].face.role in wanted]
     everything.sort(key=lambda one: (ROLES.index(found[one.pk].face.role), one.name))

@@ -17,11 +17,11 @@ FILTERS = ("service", "state")
 def rollouts(request: HttpRequest) -> HttpResponse:
     filters = filters_of(request, FILTERS)
     rows = Rollout.objects.for_actor(reader_of(request)).with_names()
-    if service := filters["service"]:
+    if service := filters.of("service"):
         rows = rows.filter(service__name__icontains=service)
-    if filters["state"] in State.values:
-        rows = rows.filter(state=filters["state"])
-    elif filters["state"] == "unfinished":
+    if filters.of("state") in State.values:
+        rows = rows.filter(state=filters.of("state"))
+    elif filters.of("state") == "unfinished":
         rows = rows.unfinished()
     actor = actor_of(request)
     context = {

@@ -41,12 +41,12 @@ def activity(request: HttpRequest) -> HttpResponse:
 
 def matching(reader: Actor, filters: Filters) -> QuerySet[Entry]:
     rows = visible_entries(reader)
-    if text := filters["q"]:
+    if text := filters.of("q"):
         rows = rows.filter(Q(target__icontains=text) | Q(reason__icontains=text) | Q(verb__icontains=text))
-    if actor := filters["actor"]:
+    if actor := filters.of("actor"):
         rows = rows.filter(actor__icontains=actor)
-    if filters["kind"] in KINDS:
-        rows = rows.filter(verb__startswith=f"{filters['kind']}.")
-    if tenant := filters["tenant"]:
+    if (kind := filters.of("kind")) in KINDS:
+        rows = rows.filter(verb__startswith=f"{kind}.")
+    if tenant := filters.of("tenant"):
         rows = rows.filter(tenant=tenant)
     return rows
