@@ -115,7 +115,8 @@ def test_the_product_prints_only_on_the_command_line() -> None:
     found = [
         f"{name}:{node.lineno}"
         for name, text in sources()
-        if not name.startswith(("tests/", "console/cli/", "inference/plane/serve.py")) and "/management/" not in name
+        if not name.startswith(("tests/", "console/cli/", "inference/plane/serve.py"))
+        and "/management/" not in name
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
