@@ -30,7 +30,9 @@ class PrivateRedis:
             with redis.Redis.from_url(self.url, socket_timeout=1, socket_connect_timeout=1) as client:
                 client.ping()
         except redis.RedisError as error:
-            return f"does not answer: {error}"
+            return f"does not answer: {str(error).rstrip('.')}"
+        except ValueError as error:
+            return f"is no address of one: {str(error).rstrip('.')}"
         return None
 
 
@@ -40,7 +42,7 @@ def prepare(folder: Path) -> PrivateRedis:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = _kept(folder / "password") or _keep(folder / "password", secrets.token_urlsafe(24))
     kept = _kept(folder / "port")
-    port = int(kept) if kept and kept.isdigit() and _is_free(int(kept)) else _free_port()
+    port = int(kept) if _is_port(kept) and _is_free(int(kept)) else _free_port()
     _keep(folder / "port", str(port))
     settings = {
         "bind": "127.0.0.1",
@@ -88,6 +90,10 @@ def _free_port() -> int:
         return port
 
 
+def _is_port(text: str) -> bool:
+    return text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -101,7 +107,7 @@ def _is_free(port: int) -> bool:
 def _kept(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
-    except OSError:
+    except (OSError, ValueError):  # not there, or not what we wrote: both are made anew
         return ""
 
 
