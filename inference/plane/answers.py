@@ -1,5 +1,6 @@
 """Inference answers of the Open Inference Protocol: from packed tensors to a body."""
 
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -10,6 +11,8 @@ from inference.plane.datatypes import BY_CODE, unpack_bytes
 from inference.plane.packing import Buffer
 from inference.plane.refusals import RefusedError
 from inference.plane.requests import Plan
+
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
 
 def opening(service: str, version: str) -> bytes:
@@ -26,7 +29,7 @@ def write(start: bytes, plan: Plan, name: str, outputs: list[Piece]) -> tuple[by
     tail: list[Buffer] = []
     comma = b""
     for head, binary, (code, dims, data) in zip(plan.heads, plan.binary, outputs, strict=True):
-        shape = b",".join([b"%d" % dim for dim in dims])
+        shape = _shape(dims)
         if binary:
             size = len(data)
             parts.append(b'%s%s%s],"parameters":{"binary_data_size":%d}}' % (comma, head, shape, size))
@@ -43,13 +46,18 @@ def write(start: bytes, plan: Plan, name: str, outputs: list[Piece]) -> tuple[by
     return b"".join([body, *tail]), len(body)
 
 
+@lru_cache(4096)
+def _shape(dims: tuple[int, ...]) -> bytes:
+    return b",".join([b"%d" % dim for dim in dims])
+
+
 def _json(code: int, dims: tuple[int, ...], data: Buffer) -> bytes:
     """Flat, row-major, floats in their shortest form; NaN and infinity, which JSON lacks, become null."""
     if not len(data):
         return b"[]"
     datatype = BY_CODE[code]
     if datatype.array:
-        return orjson.dumps(np.frombuffer(data, datatype.dtype), option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(np.frombuffer(data, datatype.dtype), option=_NUMPY)
     if datatype.size:
         raise RefusedError(
             400, f"sending {datatype.name} data via JSON is not supported: ask for binary_data"

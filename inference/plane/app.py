@@ -18,11 +18,11 @@ from inference.plane.exchange import Exchange, Limits
 from inference.plane.gateway import Gateway, Service
 from inference.plane.pool import Pool
 from inference.plane.refusals import RefusedError
-from inference.plane.requests import Parsed
 
 PROTOCOL = "http"
 CLIENT_LEFT = 499  # nginx's code for a client that did not wait; counted, never sent
 JSON = b"content-type: application/json\r\n"
+TENSORS = b"content-type: application/octet-stream\r\ninference-header-content-length: %d\r\n"
 MAX_TARGETS = 4096
 _SERVICE = r"(?P<service>[A-Za-z0-9][A-Za-z0-9._-]{0,254})"
 _VERSION = r"(?:/versions/(?P<version>[0-9]{1,9}))?"
@@ -42,51 +42,44 @@ class Route:
     arg: str = ""
 
 
-class Call:
+class Call(Job):
     """An inference request that reached a version; holds its place in the quota until it ends, once."""
 
-    __slots__ = ("app", "arrived", "exchange", "grant", "job", "parsed", "pool")
+    __slots__ = ("app", "exchange", "grant", "name", "pool")
 
     def __init__(self, app: "App", exchange: Exchange, grant: Grant, pool: Pool, arrived: float) -> None:
+        Job.__init__(self, exchange.tenant, arrived)
         self.app = app
         self.exchange = exchange
         self.grant = grant
         self.pool = pool
-        self.arrived = arrived
-        self.job: Job | None = None
-        self.parsed: Parsed
+        self.name = ""
 
     def answered(self, outputs: list[Piece]) -> None:
-        parsed, pool = self.parsed, self.pool
         try:
-            body, json_length = answers.write(self.app.opening(pool), parsed.plan, parsed.id, outputs)
+            body, json_length = answers.write(self.pool.opening, self.plan, self.name, outputs)
         except RefusedError as error:
             self.refused(error)
             return
-        if json_length is None:
-            kind = JSON
-        else:
-            kind = (
-                b"content-type: application/octet-stream\r\ninference-header-content-length: %d\r\n"
-                % json_length
-            )
+        kind = JSON if json_length is None else TENSORS % json_length
         self.end(200, kind, body)
 
     def refused(self, error: RefusedError) -> None:
         if error.status == 503 and error.limit is not None:
-            self.app.count_refusal(self.exchange.tenant, self.pool.service, error.limit.name)
+            self.app.count_refusal(self.tenant, self.pool.service, error.limit.name)
         self.end(error.status, JSON + refusals.headers(error), refusals.body(error))
 
     def end(self, status: int, head: bytes, body: bytes) -> None:
-        exchange, pool = self.exchange, self.pool
+        exchange = self.exchange
         self.settle(status)
-        head += b"x-pilothouse-version: %s\r\n%s" % (pool.version_header, self.app.ids(exchange))
-        exchange.send(status, head, body)
+        exchange.connection.send(
+            exchange, status, head + self.pool.version_line + self.app.ids(exchange), body
+        )
 
     def settle(self, status: int) -> None:
         self.exchange.state = None
         self.grant.leave()
-        self.pool.meter.answered(self.exchange.tenant, PROTOCOL, status, time.monotonic() - self.arrived)
+        self.pool.meter.answered(self.tenant, PROTOCOL, status, time.monotonic() - self.arrived)
 
 
 class App:
@@ -97,10 +90,11 @@ class App:
         self.limits = limits
         self.public_metrics = public_metrics
         self._targets: dict[bytes, Route] = {}
-        self._openings: dict[tuple[str, int], bytes] = {}
         self._serial = 0
         self._prefix = secrets.token_hex(8).encode()
         self._spans = secrets.randbits(63)
+        own = self._prefix
+        self._ids = b"x-request-id: " + own + b"-%x\r\ntraceparent: 00-" + own + b"%016x-%016x-00\r\n"
         self._patterns = self._table()
 
     def _table(self) -> list[tuple[re.Pattern[str], str, bool, Callable[[Exchange, Route], None]]]:
@@ -157,19 +151,17 @@ class App:
         head = JSON + refusals.headers(error) + self.ids(exchange)
         if error.status == 405:
             head += b"allow: %s\r\n" % self._resolve(exchange.target).method
-        exchange.send(error.status, head, refusals.body(error))
+        exchange.connection.send(exchange, error.status, head, refusals.body(error))
 
     def gone(self, exchange: Exchange) -> None:
         call: Call | None = exchange.state
         if call is not None:
             call.settle(CLIENT_LEFT)
-            if call.job is not None:
-                call.pool.cancel(call.job)
+            call.pool.cancel(call)
 
     def forget(self) -> None:
         """After new routes: a version may mean another pool now."""
         self._targets.clear()
-        self._openings.clear()
 
     def _resolve(self, target: bytes) -> Route:
         """Raises RefusedError 404. Only targets of services that exist are remembered, so strangers fill no memory."""
@@ -199,24 +191,18 @@ class App:
     def ids(self, exchange: Exchange) -> bytes:
         """Lines with the request's id and trace, the client's where it sent usable ones."""
         self._serial = serial = self._serial + 1
-        given = exchange.request_id
+        given, parent = exchange.request_id, exchange.traceparent
+        span = (self._spans + serial) & 0xFFFFFFFFFFFFFFFF or 1
+        if given is None and parent is None:
+            return self._ids % (serial, serial, span)
         if given is None or _REQUEST_ID.fullmatch(given) is None:
             given = b"%s-%x" % (self._prefix, serial)
-        span = (self._spans + serial) & 0xFFFFFFFFFFFFFFFF or 1
-        parent = exchange.traceparent
         match = _TRACEPARENT.fullmatch(parent) if parent is not None else None
         if match is None:
             trace = b"00-%s%016x-%016x-00" % (self._prefix, serial, span)
         else:
             trace = b"00-%s-%016x-%s" % (match[1], span, match[2])
         return b"x-request-id: %s\r\ntraceparent: %s\r\n" % (given, trace)
-
-    def opening(self, pool: Pool) -> bytes:
-        key = pool.service, pool.version
-        found = self._openings.get(key)
-        if found is None:
-            found = self._openings[key] = answers.opening(pool.service, str(pool.version))
-        return found
 
     # Inference
 
@@ -239,14 +225,14 @@ class App:
         call = exchange.state = Call(self, exchange, grant, pool, arrived)
         body = exchange.body if exchange.content_encoding is None else self._unpacked(exchange)
         told = exchange.header_length
-        parsed = call.parsed = pool.codec.parse(body, None if told is None else _header_length(told))
-        timeout = pool.timeout_seconds
-        if parsed.timeout_seconds is not None and parsed.timeout_seconds < timeout:
-            timeout = parsed.timeout_seconds
-        job = call.job = Job(
-            call, exchange.tenant, parsed.plan, parsed.rows, parsed.buffers, arrived, arrived + timeout
+        plan, rows, buffers, call.name, told_timeout = pool.codec.parse(
+            body, None if told is None else _length(told)
         )
-        pool.submit(job)
+        timeout = pool.timeout_seconds
+        if told_timeout is not None and told_timeout < timeout:
+            timeout = told_timeout
+        call.carry(plan, rows, buffers, arrived + timeout)
+        pool.submit(call)
 
     def _unpacked(self, exchange: Exchange) -> bytes:
         """A compressed body, never bigger than an uncompressed one may be."""
@@ -270,7 +256,7 @@ class App:
     # Questions
 
     def _json(self, exchange: Exchange, told: Any, status: int = 200) -> None:
-        exchange.send(status, JSON + self.ids(exchange), orjson.dumps(told))
+        exchange.connection.send(exchange, status, JSON + self.ids(exchange), orjson.dumps(told))
 
     def _service(self, route: Route) -> Service:
         service = self.gateway.services.get(route.service)
@@ -279,16 +265,16 @@ class App:
         return service
 
     def _alive(self, exchange: Exchange, route: Route) -> None:
-        exchange.send(200, b"", b"")
+        exchange.connection.send(exchange, 200, b"", b"")
 
     def _nothing(self, exchange: Exchange, route: Route) -> None:
-        exchange.send(200, b"", b"")
+        exchange.connection.send(exchange, 200, b"", b"")
 
     def _ready(self, exchange: Exchange, route: Route) -> None:
         reasons = self.gateway.unready()
         if reasons:
             raise RefusedError(400, "; ".join(reasons[:5]))  # Triton's status; probes should read /readyz
-        exchange.send(200, b"", b"")
+        exchange.connection.send(exchange, 200, b"", b"")
 
     def _readyz(self, exchange: Exchange, route: Route) -> None:
         reasons = self.gateway.unready()
@@ -298,7 +284,7 @@ class App:
         if not self.public_metrics and not _is_loopback(exchange.connection.peer):
             self.gateway.admission.tenant_of(exchange.authorization)
         head = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        exchange.send(200, head, self.gateway.exposition())
+        exchange.connection.send(exchange, 200, head, self.gateway.exposition())
 
     def _server(self, exchange: Exchange, route: Route) -> None:
         self._json(exchange, oip.server())
@@ -308,7 +294,7 @@ class App:
 
     def _model_ready(self, exchange: Exchange, route: Route) -> None:
         oip.model_ready(self._service(route), route.version)
-        exchange.send(200, b"", b"")
+        exchange.connection.send(exchange, 200, b"", b"")
 
     def _config(self, exchange: Exchange, route: Route) -> None:
         self._json(exchange, oip.config(self._service(route), route.version))
@@ -337,7 +323,7 @@ class App:
         raise RefusedError(501, f"{route.arg} shared memory of clients is disabled")
 
 
-def _header_length(told: bytes) -> int:
+def _length(told: bytes) -> int:
     if not told.isdigit() or len(told) > 12:
         raise RefusedError(400, "inference-header-content-length must be a number of bytes")
     return int(told)

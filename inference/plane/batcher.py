@@ -6,7 +6,6 @@ rows. A batch holds requests of one Wire; a tenant's own requests leave in the o
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
 
 from inference.plane.packing import Buffer
 from inference.plane.refusals import RefusedError
@@ -16,47 +15,40 @@ from inference.plane.requests import Plan, Wire
 Piece = tuple[int, tuple[int, ...], Buffer]
 
 
-class Reply(Protocol):
-    """Where the end of a job is told; exactly one of the two is called, once."""
-
-    def answered(self, outputs: list[Piece]) -> None: ...
-
-    def refused(self, error: RefusedError) -> None: ...
-
-
 class Job:
-    """One request on its way. rows: -1 when the model does not batch. cost: what it takes of a batch, at least 1."""
+    """One request on its way; whoever made it overrides `answered` and `refused`, of which one is called, once.
+
+    rows: -1 when the model does not batch. cost: what it takes of a batch, at least 1. deadline: time.monotonic().
+    """
 
     __slots__ = (
-        "alone", "arrived", "buffers", "cost", "deadline", "deaths", "done", "plan", "queued", "reply", "rows",
-        "sequence", "started", "tenant", "wire",
+        "alone", "arrived", "buffers", "cost", "deadline", "deaths", "done", "plan", "queued", "rows", "sequence",
+        "tenant", "wire",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        reply: Reply,
-        tenant: str,
-        plan: Plan,
-        rows: int,
-        buffers: list[Buffer],
-        arrived: float,
-        deadline: float,
-    ) -> None:
-        self.reply = reply
+    def __init__(self, tenant: str, arrived: float) -> None:
         self.tenant = tenant
+        self.arrived = arrived
+        self.deaths = 0
+        self.alone = False
+        self.sequence = 0
+        self.done = True
+        self.queued = False
+
+    def carry(self, plan: Plan, rows: int, buffers: list[Buffer], deadline: float) -> None:
         self.plan = plan
-        self.wire: Wire = plan.wire
+        self.wire = plan.wire
         self.rows = rows
         self.cost = rows if rows > 1 else 1
         self.buffers = buffers
-        self.arrived = arrived
         self.deadline = deadline
-        self.deaths = 0
-        self.alone = False
         self.done = False
-        self.queued = False
-        self.started = 0.0
-        self.sequence = 0
+
+    def answered(self, outputs: list[Piece]) -> None:
+        raise NotImplementedError
+
+    def refused(self, error: RefusedError) -> None:
+        raise NotImplementedError
 
 
 class _Tenant:

@@ -24,13 +24,15 @@ WANTED = {
     b"x-request-id": ("request_id", False),
     b"traceparent": ("traceparent", False),
 }
+WANTED_LENGTHS = frozenset(map(len, WANTED))
 
 
 class Sender(Protocol):
     @property
     def peer(self) -> str: ...
 
-    def send(self, exchange: "Exchange", status: int, head: bytes, body: bytes) -> None: ...
+    def send(self, exchange: "Exchange", status: int, head: bytes, body: bytes) -> None:
+        """The whole answer, once. head: header lines with their line ends, without content-length."""
 
 
 @dataclass(slots=True)
@@ -47,36 +49,28 @@ class Limits:
 
 
 class Exchange:
-    """One request and its answer. The application sees it twice: `admit` after the headers, `serve` after the body."""
+    """One request and its answer. The application sees it twice: `admit` after the headers, `serve` after the body.
 
-    __slots__ = (
-        "authorization", "body", "close", "connection", "content_encoding", "content_length", "done", "expect",
-        "header_length", "method", "refusal", "request_id", "route", "state", "target", "tenant", "traceparent",
-        "transfer_encoding",
-    )  # fmt: skip
+    Defaults live in the class: one is made for each request, and most of them stay as they are.
+    """
+
+    target = b""
+    method = b""
+    body = b""
+    authorization: bytes | None = None
+    header_length: bytes | None = None
+    content_length: bytes | None = None
+    content_encoding: bytes | None = None
+    transfer_encoding: bytes | None = None
+    expect: bytes | None = None
+    request_id: bytes | None = None
+    traceparent: bytes | None = None
+    refusal: RefusedError | None = None
+    close = False
+    done = False
+    tenant = ""
+    route: Any = None
+    state: Any = None
 
     def __init__(self, connection: Sender) -> None:
         self.connection = connection
-        self.target = b""
-        self.method = b""
-        self.body = b""
-        self.authorization: bytes | None = None
-        self.header_length: bytes | None = None
-        self.content_length: bytes | None = None
-        self.content_encoding: bytes | None = None
-        self.transfer_encoding: bytes | None = None
-        self.expect: bytes | None = None
-        self.request_id: bytes | None = None
-        self.traceparent: bytes | None = None
-        self.refusal: RefusedError | None = None
-        self.close = False
-        self.done = False
-        self.tenant = ""
-        self.route: Any = None
-        self.state: Any = None
-
-    def send(self, status: int, head: bytes, body: bytes) -> None:
-        """The whole answer, once. head: header lines with their line ends, without content-length."""
-        if not self.done:
-            self.done = True
-            self.connection.send(self, status, head, body)

@@ -12,13 +12,13 @@ from typing import Protocol, cast
 
 import httptools
 
-from inference.plane.exchange import REASONS, WANTED, Exchange, Limits
+from inference.plane.exchange import REASONS, WANTED, WANTED_LENGTHS, Exchange, Limits
 from inference.plane.refusals import RefusedError
 
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 16 << 10
-MAX_HEADERS = 100
+HEADER_COST = 32  # what a line counts beside its bytes, so that their number is bounded too
 MAX_TARGET_BYTES = 4 << 10
 MAX_CHUNKS = 65_536
 SMALL_BODY = (
@@ -82,7 +82,6 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._chunks = 0
         self._head_bytes = 0
-        self._headers = 0
         self._in_head = False
         self._progress = 0
         self._stuck_bytes = 0
@@ -122,7 +121,6 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        progress = self._progress
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -135,13 +133,16 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._break(RefusedError(400, f"not HTTP/1.1: {error}"))
         else:
-            if self._progress != progress or self._reading is None:
-                self._stuck_bytes = 0
-                return
-            # An endless header never reaches on_header and yet is kept by the parser: count what led to nothing.
-            self._stuck_bytes += len(data)
-            if self._stuck_bytes > MAX_HEADER_BYTES:
-                self._break(RefusedError(431, f"headers are above {MAX_HEADER_BYTES} bytes"))
+            if self._reading is not None:
+                self._check_progress(len(data))
+
+    def _check_progress(self, fed: int) -> None:
+        """An endless header never reaches on_header and yet is kept by the parser: bound what led to nothing."""
+        progress = self._head_bytes + self._size + self._chunks
+        self._stuck_bytes = self._stuck_bytes + fed if progress == self._progress else 0
+        self._progress = progress
+        if self._stuck_bytes > MAX_HEADER_BYTES:
+            self._break(RefusedError(431, f"headers are above {MAX_HEADER_BYTES} bytes"))
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -156,8 +157,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._reading = Exchange(self)
-        self._in_head, self._head_bytes, self._headers = True, 0, 0
-        self._progress += 1
+        self._in_head = True
+        self._head_bytes = self._size = self._chunks = 0
         if self._current is None:
             self.deadline = self.server.now + self.server.limits.header_seconds
 
@@ -169,11 +170,11 @@ class Connection(asyncio.Protocol):
             raise RefusedError(431, f"the target is above {MAX_TARGET_BYTES} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value)
-        self._headers += 1
-        if self._head_bytes > MAX_HEADER_BYTES or self._headers > MAX_HEADERS:
-            raise RefusedError(431, f"headers are above {MAX_HEADER_BYTES} bytes or {MAX_HEADERS} lines")
-        self._progress += 1
+        self._head_bytes = size = self._head_bytes + len(name) + len(value) + HEADER_COST
+        if size > MAX_HEADER_BYTES:
+            raise RefusedError(431, f"headers are above {MAX_HEADER_BYTES} bytes")
+        if len(name) not in WANTED_LENGTHS:
+            return
         wanted = WANTED.get(name.lower())
         if wanted is not None and self._in_head:  # a trailer changes nothing
             slot, single = wanted
@@ -185,7 +186,6 @@ class Connection(asyncio.Protocol):
         reading = self._reading
         assert reading is not None
         self._in_head = False
-        self._size = self._chunks = 0
         reading.method = self._parser.get_method()
         reading.close = not self._parser.should_keep_alive()
         length = int(reading.content_length) if reading.content_length is not None else 0
@@ -213,14 +213,12 @@ class Connection(asyncio.Protocol):
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
-        self._progress += 1
         if self._chunks > MAX_CHUNKS:
             raise RefusedError(413, f"the body has more than {MAX_CHUNKS} chunks")
 
     def on_body(self, part: bytes) -> None:
         size = len(part)
         self._size += size
-        self._progress += 1
         server = self.server
         if self._size > server.limits.body_bytes:
             raise RefusedError(413, f"the body is above the limit of {server.limits.body_bytes} bytes")
@@ -303,6 +301,9 @@ class Connection(asyncio.Protocol):
     # Answers
 
     def send(self, exchange: Exchange, status: int, head: bytes, body: bytes) -> None:
+        if exchange.done:
+            return
+        exchange.done = True
         server = self.server
         server.buffered -= len(exchange.body)
         exchange.body = b""

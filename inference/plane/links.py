@@ -59,6 +59,9 @@ class Owner(Protocol):
     def link_lost(self, batches: list[Batch], *, was_ready: bool) -> None:
         """batches: what was in flight, oldest first; the worker was at work on the first one only."""
 
+    def link_changed(self) -> None:
+        """A link's state is another one."""
+
     def pump(self) -> None: ...
 
 
@@ -144,6 +147,7 @@ class Link(asyncio.Protocol):
         self._layouts.clear()
         self._free = list(range(slots.SLOTS))
         self.state, self.detail, self.depth = "starting", "", 1
+        self._owner.link_changed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         batches = list(self.batches.values())
@@ -154,6 +158,7 @@ class Link(asyncio.Protocol):
             self._slab = None
         if self.state != "crashed":
             self.state = "connecting"
+        self._owner.link_changed()
         self._lost.set()
         was_ready, self._was_ready = self._was_ready, False
         self._owner.link_lost(batches, was_ready=was_ready)
@@ -184,7 +189,7 @@ class Link(asyncio.Protocol):
             elif self._retiring:
                 self._keeper.cancel()
 
-    def send(self, jobs: list[Job], now: float) -> None:
+    def send(self, jobs: list[Job]) -> None:
         """Put a batch of one wire on its way; only while `accepts`."""
         transport = self._transport
         assert transport is not None and self._slab is not None
@@ -217,8 +222,6 @@ class Link(asyncio.Protocol):
             length += size + gap
         self._touched += free
         parts[0] = head.pack(length - 4, frames.Kind.RUN, slot, layout, number, rows, *places)
-        for job in jobs:
-            job.started = now
         self.batches[number] = Batch(jobs, rows, slot)
         transport.writelines(parts)
 
@@ -319,6 +322,7 @@ class Link(asyncio.Protocol):
         if self._retiring:
             return
         was, self.state, self.detail = self.state, worker.state.value, worker.detail
+        self._owner.link_changed()
         if worker.state is ReplicaState.READY and was != "ready":
             self._run_seconds = max(worker.load_phases.get("warmup", 1.0), 0.01)
             self._was_ready = True

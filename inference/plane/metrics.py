@@ -48,7 +48,8 @@ class VersionMeter:
         self.queue = Histogram(SECONDS)
         self.inference = Histogram(SECONDS)
         self.batch = Histogram(ROWS)
-        self.success = self.success_ns = self.fail = self.fail_ns = self.queue_ns = 0
+        self.success = self.fail = 0
+        self.success_seconds = self.fail_seconds = 0.0
         self.inferences = self.last_at = 0
         self.batches: defaultdict[int, BatchStat] = defaultdict(BatchStat)
         self.reruns = 0
@@ -61,10 +62,10 @@ class VersionMeter:
         self.duration.observe(seconds)
         if code == 200:
             self.success += 1
-            self.success_ns += int(seconds * 1e9)
+            self.success_seconds += seconds
         else:
             self.fail += 1
-            self.fail_ns += int(seconds * 1e9)
+            self.fail_seconds += seconds
 
     def ran(self, rows: int, input_ns: int, run_ns: int, output_ns: int) -> None:
         self.inferences += rows

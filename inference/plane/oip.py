@@ -135,9 +135,9 @@ def _stats(pool: Pool) -> dict[str, Any]:
         "inference_count": meter.inferences,
         "execution_count": runs,
         "inference_stats": {
-            "success": leaf(meter.success, meter.success_ns),
-            "fail": leaf(meter.fail, meter.fail_ns),
-            "queue": leaf(sum(meter.queue.counts), meter.queue_ns),
+            "success": leaf(meter.success, int(meter.success_seconds * 1e9)),
+            "fail": leaf(meter.fail, int(meter.fail_seconds * 1e9)),
+            "queue": leaf(sum(meter.queue.counts), int(meter.queue.sum * 1e9)),
             "compute_input": leaf(runs, sum(stat.input for _, stat in batches)),
             "compute_infer": leaf(runs, sum(stat.run for _, stat in batches)),
             "compute_output": leaf(runs, sum(stat.output for _, stat in batches)),

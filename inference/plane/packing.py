@@ -32,10 +32,7 @@ class Part:
     minimum: float | None
     maximum: float | None
     utf8: bool
-
-    @property
-    def ranged(self) -> bool:
-        return self.minimum is not None or self.maximum is not None
+    looked_at: bool  # the values themselves are checked: a range, or a datatype with impossible bytes
 
 
 def binary_size(name: str, parameters: dict[str, Any], data: Any) -> int:
@@ -102,7 +99,7 @@ def _flat(name: str, data: list[Any]) -> list[Any]:
 
 
 def check_range(part: Part, data: Buffer) -> None:
-    if not part.ranged:
+    if part.minimum is None and part.maximum is None:
         return
     values = np.frombuffer(data, dtype=part.datatype.dtype)
     if part.datatype.name == "BF16":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from inference.contract import Contract
+from inference.plane import answers
 from inference.plane.batcher import FairQueue, Job, Piece
 from inference.plane.datatypes import BY_CODE, bytes_offsets
 from inference.plane.links import Batch, Link, Outputs
@@ -38,14 +39,17 @@ class Pool:
         self.links: dict[str, Link] = {}
         self.outstanding: dict[str, int] = {}
         self.total = 0
+        self.ready = False
         self.retiring = False
+        self._full_hands = False
         self.hope_until = time.monotonic() + START_SECONDS
         self.on_empty: Callable[[Pool], None] = lambda _: None
         self._instance = instance
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._leaving: list[Link] = []
-        self.version_header = str(version).encode()
+        self.opening = answers.opening(service, str(version))
+        self.version_line = b"x-pilothouse-version: %d\r\n" % version
 
     # Workers
 
@@ -57,10 +61,10 @@ class Pool:
             link.retire()
         for socket in wanted.keys() - self.links.keys():
             self.links[socket] = Link(wanted[socket], self, self._instance)
+        self.link_changed()
 
-    @property
-    def ready(self) -> bool:
-        return any(link.state == "ready" for link in self.links.values())
+    def link_changed(self) -> None:
+        self.ready = any(link.state == "ready" for link in self.links.values())
 
     def link_ready(self, worker: WorkerStatus) -> None:
         if not worker.batch_safe:
@@ -109,7 +113,8 @@ class Pool:
         self.queue.add(job)
         if job.deadline < self._timer_at:
             self._arm(job.deadline)
-        self.pump()
+        if not self._full_hands:
+            self.pump()
 
     def cancel(self, job: Job) -> None:
         """The client is gone: leave the queue, or let the answer fall on the floor."""
@@ -119,18 +124,18 @@ class Pool:
     def pump(self) -> None:
         """Hand batches to workers as long as both wait. A worker that is idle never waits for a fuller batch."""
         queue = self.queue
+        self._full_hands = False
         while queue:
             link = self._idlest()
             if link is None:
+                self._full_hands = True  # until one comes back: then `pump` is called again
                 return
             batch = queue.take()
             now = time.monotonic()
-            meter = self.meter
+            observe = self.meter.queue.observe
             for job in batch:
-                waited = now - job.arrived
-                meter.queue.observe(waited)
-                meter.queue_ns += int(waited * 1e9)
-            link.send(batch, now)
+                observe(now - job.arrived)
+            link.send(batch)
 
     def _idlest(self) -> Link | None:
         best = None
@@ -202,11 +207,11 @@ class Pool:
         if job.done:
             return
         self._settle(job)
-        job.reply.answered(pieces)
+        job.answered(pieces)
 
     def _refuse(self, job: Job, error: RefusedError) -> None:
         self._settle(job)
-        job.reply.refused(error)
+        job.refused(error)
 
     def _settle(self, job: Job) -> None:
         job.done = True

@@ -16,15 +16,15 @@ def read_samples(contract: Contract, folder: Path) -> list[tuple[Layout, int, Se
     samples: list[tuple[Layout, int, Sequence[memoryview]]] = []
     for name in contract.spec.warmup:
         try:
-            parsed = codec.parse((folder / name).read_bytes(), None)
+            plan, rows, buffers, _, _ = codec.parse((folder / name).read_bytes(), None)
         except RefusedError as error:
             raise LoadError(f"warm-up sample {name}: {error}") from None
-        wire = parsed.plan.wire
+        wire = plan.wire
         layout = Layout(
             id=0,
             batched=wire.batched,
             inputs=tuple((tensor, datatype.name, dims) for tensor, datatype, dims in wire.inputs),
             outputs=wire.outputs,
         )
-        samples.append((layout, parsed.rows, [memoryview(buffer) for buffer in parsed.buffers]))
+        samples.append((layout, rows, [memoryview(buffer) for buffer in buffers]))
     return samples

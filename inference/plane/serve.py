@@ -10,7 +10,6 @@ import hashlib
 import ipaddress
 import json
 import logging
-import os
 import re
 import shutil
 import sys
@@ -24,6 +23,7 @@ import yaml
 
 from inference.contract import Contract, ContractError, check_against, infer_contract, parse_contract, to_json
 from inference.graph import GraphError, Signature, read_signature
+from inference.plane import cpus
 from inference.plane.exchange import Limits
 from inference.plane.node import Plane, StartError
 from inference.plane.probe import ProbeError, ask_worker
@@ -236,7 +236,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     if given.replicas < 1:
         parser.error("--replicas must be at least 1")
     if given.threads is None:
-        given.threads = max(1, len(os.sched_getaffinity(0)) // given.replicas)
+        given.threads = cpus.threads_for(given.replicas)
     if given.provider is None:
         given.provider = "cpu" if given.gpu_id is None else "cuda"
     given.gpu_id = given.gpu_id or 0

@@ -50,6 +50,18 @@ class Connection:
         with self._lock:
             self.sock.sendall(data)
 
+    def tell(self, worker: "Worker") -> None:
+        """Send the worker's status; hang up when that fails.
+
+        Asked for under the lock: were it asked for before, an older word of one thread could follow a newer one of the
+        other, and the plane would believe for ever that a ready worker is loading.
+        """
+        try:
+            with self._lock:
+                self.sock.sendall(frames.pack(frames.Kind.STATUS, encode(worker.status())))
+        except OSError:
+            self.hang_up()
+
     def hang_up(self) -> None:
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
@@ -75,10 +87,7 @@ class Worker:
         self.state, self.detail, self.since = state, detail, time.time()
         plane = self.plane
         if plane is not None:
-            try:
-                plane.send(frames.pack(frames.Kind.STATUS, encode(self.status())))
-            except OSError:
-                plane.hang_up()
+            plane.tell(self)
 
     def status(self) -> WorkerStatus:
         engine, busy = self.engine, self.busy_since
@@ -232,9 +241,8 @@ class Door:
         try:
             sock.settimeout(GREETING_SECONDS)
             hello, slab = _greeting(sock)
-            status = frames.pack(frames.Kind.STATUS, encode(self.worker.status()))
             if hello.get("as") != "plane":
-                sock.sendall(status)
+                sock.sendall(frames.pack(frames.Kind.STATUS, encode(self.worker.status())))
                 sock.close()
                 return
         except (OSError, EOFError, ValueError, AttributeError):
@@ -243,7 +251,7 @@ class Door:
         sock.settimeout(None)
         connection = Connection(sock, slab)
         last, self.worker.plane = self.worker.plane, connection
-        connection.send(frames.pack(frames.Kind.STATUS, encode(self.worker.status())))
+        connection.tell(self.worker)
         if last is not None:
             last.hang_up()  # the newest plane wins: the one before is dead or about to be
         self.worker.planes.put(connection)

@@ -3,15 +3,8 @@ from collections import Counter
 
 import pytest
 
-from inference.plane.batcher import FairQueue, Job, Piece
-from inference.plane.refusals import RefusedError
+from inference.plane.batcher import FairQueue, Job
 from inference.plane.requests import Plan, Wire
-
-
-class Nobody:
-    def answered(self, outputs: list[Piece]) -> None: ...
-
-    def refused(self, error: RefusedError) -> None: ...
 
 
 def wire() -> Wire:
@@ -22,7 +15,9 @@ WIRE = wire()
 
 
 def job(tenant: str, rows: int = 1, of: Wire = WIRE) -> Job:
-    return Job(Nobody(), tenant, Plan(of, (), (), (), ()), rows, [], 0.0, 1.0)
+    one = Job(tenant, 0.0)
+    one.carry(Plan(of, (), (), (), ()), rows, [], 1.0)
+    return one
 
 
 def tenants(batch: list[Job]) -> str:

@@ -109,7 +109,7 @@ def test_empty_tensors_are_legal(echoes: Node) -> None:
 
 
 def test_text_for_the_graph_must_be_utf8() -> None:
-    part = Part("x", DATATYPES["BYTES"], 1, None, None, utf8=True)
+    part = Part("x", DATATYPES["BYTES"], 1, None, None, utf8=True, looked_at=False)
     check_packed(part, pack_bytes(["é".encode()]), 1)
     with pytest.raises(RefusedError, match="UTF-8"):
         check_packed(part, pack_bytes([b"\xff\xfe"]), 1)

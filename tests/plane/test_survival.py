@@ -1,5 +1,7 @@
 """kill -9, freezes and restarts of real processes under load: what clients see."""
 
+import argparse
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 
 from inference.plane.probe import ProbeError, ask_worker, counters
-from inference.protocol import QuotaSpec
+from inference.plane.worker import Connection, Worker
+from inference.protocol import QuotaSpec, ReplicaState
 from tests.plane import models
 from tests.plane.parts import ACME, OWNER, Answer, Node
 from tests.services.process import wait_until
@@ -341,3 +344,36 @@ def test_memory_of_an_idle_plane_and_worker(
 def _rss_mb(pid: int) -> float:
     fields = Path(f"/proc/{pid}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def test_a_plane_that_connects_while_a_worker_loads_always_hears_that_it_is_ready(tmp_path: Path) -> None:
+    """Two threads of a worker tell its state; the last word that arrives must be the newest."""
+    ours, theirs = socket.socketpair()
+    worker = Worker(_arguments_of(tmp_path))
+    connection = Connection(ours, None)
+    began = threading.Barrier(2)
+
+    def door() -> None:
+        began.wait()
+        worker.plane = connection
+        connection.tell(worker)
+
+    for _ in range(300):
+        worker.state, worker.plane = ReplicaState.STARTING, None
+        thread = threading.Thread(target=door)
+        thread.start()
+        began.wait()
+        worker.become(ReplicaState.READY)
+        thread.join()
+        theirs.setblocking(False)
+        last = b""
+        with contextlib.suppress(BlockingIOError):
+            while part := theirs.recv(1 << 16):
+                last += part
+        assert last.rpartition(b'"state":"')[2].startswith(b"ready")
+    ours.close()
+    theirs.close()
+
+
+def _arguments_of(folder: Path) -> argparse.Namespace:
+    return argparse.Namespace(service="s", version=1, ordinal=0, version_dir=folder)
