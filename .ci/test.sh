@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 closing=()
+part=$([ "$#" -eq 0 ] || echo yes)
 status=0
 
 suite() {
@@ -10,7 +11,8 @@ suite() {
   shift
   printf '\n== tests on %s\n' "$name"
   .venv/bin/python -m pytest --durations=8 --durations-min=5 "$@" </dev/null 2>&1 | tee "$LOGS/pytest-$name.log" || code=$?
-  [ "$code" -eq 0 ] || status=1
+  # 5: nothing was selected, which a part of the suite without a database may well be on PostgreSQL.
+  [ "$code" -eq 0 ] || [ "$code,$name,$part" = 5,PostgreSQL,yes ] || status=1
   closing+=("on $name:" "$(tail -n 1 "$LOGS/pytest-$name.log")")
 }
 
