@@ -312,16 +312,23 @@ def _say_ready(setup: Setup, wishes: Wishes, steps: Steps) -> None:
             click.echo(
                 f"Login       admin / {admin['password']}    (also ada, ben: {setup.home / 'credentials.json'})"
             )
+        else:
+            click.echo(
+                f"Login       admin, whose password is lost; set one: {_manage(setup, 'changepassword admin')}"
+            )
         click.echo(f"REST token  {known['token']}")
         for slug in ("acme", "globex"):
             click.echo(f"Key {slug:<7} {known['tenants'][slug]['infer']}")
         click.echo(f"\nTry it:\n{_curl(setup, known['tenants']['acme']['infer'])}")
     else:
-        account = f"PILOTHOUSE_HOME={setup.home} {parts.PYTHON} {parts.ROOT / 'manage.py'} createsuperuser"
-        click.echo(f"Without an account yet, make one: {account}")
+        click.echo(f"Without an account yet, make one: {_manage(setup, 'createsuperuser')}")
     if wishes.traffic:
         click.echo(f"\nDemo traffic runs; `touch {setup.home / 'demo-traffic-off'}` stops it.")
     click.echo(f"Logs in {setup.home / 'logs'}. Ctrl-C stops everything.\n")
+
+
+def _manage(setup: Setup, command: str) -> str:
+    return f"PILOTHOUSE_HOME={setup.home} {parts.PYTHON} {parts.ROOT / 'manage.py'} {command}"
 
 
 def _curl(setup: Setup, key: str) -> str:

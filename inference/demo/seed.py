@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.contrib.auth.models import User
 
@@ -41,6 +42,16 @@ VERSIONS = [
 ]
 
 Credentials = dict[str, Any]
+
+
+class _Kept(msgspec.Struct):
+    """The shape that the file must have to be of use."""
+
+    users: dict[str, dict[str, str]] = {}
+    tenants: dict[str, dict[str, str]] = {}
+    token: str = ""
+    url: str = ""
+    plane_url: str = ""
 
 
 def path() -> Path:
@@ -124,11 +135,12 @@ def _versions() -> Iterator[str]:
 
 
 def _read() -> Credentials:
+    """Empty when there is no file or somebody broke it: secrets are made anew then, passwords are not."""
     try:
-        found = json.loads(path().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = msgspec.json.decode(path().read_bytes(), type=_Kept)
+    except (OSError, ValueError, msgspec.MsgspecError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return msgspec.to_builtins(found) if found.users or found.tenants or found.token else {}
 
 
 def _write(known: Credentials) -> None:
