@@ -247,6 +247,13 @@ def _own_contradictions(contract: Contract) -> dict[str, str]:
                 problems[f"{at}.minimum"] = "a bound is a finite number"
             if len(ranged) == 2 and ranged[0] > ranged[1]:
                 problems[f"{at}.minimum"] = "the minimum is above the maximum"
+    # What nothing here would act on is refused rather than silently kept.
+    if contract.spec.platform != "onnx":
+        problems["spec.platform"] = "only onnx is served"
+    if contract.spec.parameters.tensor_parallel_size != 1:
+        problems["spec.parameters.tensor_parallel_size"] = "onnx models run on one device"
+    if contract.spec.lifecycle != Lifecycle():
+        problems["spec.lifecycle"] = "no lifecycle step is run"
     before, after = contract.spec.hooks.preprocess, contract.spec.hooks.postprocess
     if before is not None:
         target = _named(contract.spec.inputs, before.output)

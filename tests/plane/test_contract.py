@@ -72,6 +72,8 @@ def test_the_documented_example_is_a_contract() -> None:
         ("name: target_label", "name: [1]", "spec.outputs[0].name"),
         ("pilothouse.dev/v1", "v2", "apiVersion"),
         ("availability: 0.999", "availability: 1", "spec.slo.availability"),
+        ("platform: onnx", "platform: remote-oip", "spec.platform"),
+        ("on_load: null", "on_load: hook", "spec.lifecycle"),
     ],
 )
 def test_a_wrong_field_is_refused_by_its_path(old: str, new: str, path: str) -> None:
