@@ -309,7 +309,12 @@ class Link(asyncio.Protocol):
                 self._touched += size
         if at != end:
             raise ValueError("a result of the wrong length")
-        self._run_seconds += 0.2 * (run_ns / 1e9 - self._run_seconds)
+        run_seconds = run_ns / 1e9
+        # Quick to believe a short run, slow to believe a long one: on a busy machine many are long by accident.
+        if run_seconds < self._run_seconds:
+            self._run_seconds = run_seconds
+        else:
+            self._run_seconds += 0.02 * (run_seconds - self._run_seconds)
         self.depth = slots.SLOTS if self._run_seconds < PIPELINE_SECONDS else 1
         # The slot counts as used until the owner has read the pieces out of it.
         self._owner.batch_ran(batch, Outputs(pieces, input_ns, run_ns, output_ns))

@@ -42,6 +42,8 @@ class Pool:
         self.ready = False
         self.retiring = False
         self._full_hands = False
+        self._pump_due = False
+        self._loop = asyncio.get_running_loop()
         self.hope_until = time.monotonic() + START_SECONDS
         self.on_empty: Callable[[Pool], None] = lambda _: None
         self._instance = instance
@@ -113,8 +115,10 @@ class Pool:
         self.queue.add(job)
         if job.deadline < self._timer_at:
             self._arm(job.deadline)
-        if not self._full_hands:
-            self.pump()
+        if not self._full_hands and not self._pump_due:
+            # After the sockets that are readable now: what has already arrived leaves in one batch, and nobody waits.
+            self._pump_due = True
+            self._loop.call_soon(self.pump)
 
     def cancel(self, job: Job) -> None:
         """The client is gone: leave the queue, or let the answer fall on the floor."""
@@ -124,7 +128,7 @@ class Pool:
     def pump(self) -> None:
         """Hand batches to workers as long as both wait. A worker that is idle never waits for a fuller batch."""
         queue = self.queue
-        self._full_hands = False
+        self._full_hands = self._pump_due = False
         while queue:
             link = self._idlest()
             if link is None:
