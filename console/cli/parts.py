@@ -128,7 +128,8 @@ def agent(setup: Setup) -> Part:
 
 
 def _celery(setup: Setup, name: str, *arguments: str) -> Part:
-    command = (PYTHON, "-m", "celery", "-A", "config.celery", *arguments, "--loglevel", "INFO")
+    # Quiet: a banner that a full disk does not take ends the process before it begins; log lines it only loses.
+    command = (PYTHON, "-m", "celery", "-A", "config.celery", "--quiet", *arguments, "--loglevel", "INFO")
     ready_file = setup.home / "run" / f"{name}.ready"
 
     def readiness() -> str | None:

@@ -162,7 +162,7 @@ def last_words(path: Path) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+            lines = [line.strip() for line in file.read(4096).decode(errors="replace").splitlines()]
     except OSError:
         return ""
     return next((line[:300] for line in reversed(lines) if line), "")

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from console.cli import private_redis
+from console.cli import parts, private_redis
 from console.cli.house import House, NotReady, Part, end_leftovers
+from console.cli.parts import Setup
 from console.kit import processes
 from tests.services.process import free_port, wait_until
+from tests.services.redis import RedisServer
 
 pytestmark = pytest.mark.timeout(60)
 STUBBORN = """
@@ -237,3 +239,16 @@ def test_the_wheel_is_used_where_no_redis_is_installed(monkeypatch: pytest.Monke
     made.start(Part("redis", private.command, dict(os.environ), private.is_ready))
     assert list(made.each_ready(["redis"], interrupted=lambda: False)) == ["redis"]
     made.stop(hurry=lambda: False)
+
+
+@pytest.mark.parametrize("part", [parts.controller, parts.beat])
+def test_a_disk_too_full_for_logs_keeps_no_part_from_starting(
+    home: Path, part: Callable[[Setup], Part], redis_server: RedisServer
+) -> None:
+    made, wanted = House(home, lambda _: None), part(Setup(home, 1, 2, redis_server.url))
+    made.log(wanted.name).symlink_to("/dev/full")
+    made.start(wanted)
+    try:
+        assert list(made.each_ready([wanted.name], interrupted=lambda: False)) == [wanted.name]
+    finally:
+        made.stop(hurry=lambda: True)
