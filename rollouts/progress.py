@@ -138,7 +138,7 @@ def gate_rows(rollout: Rollout, views: Sequence[StepView]) -> list[GateRow]:
     latest: dict[tuple[int, str], Measurement] = {}
     for one in Measurement.objects.filter(rollout=rollout).order_by("-id")[:500]:
         latest.setdefault((one.step_index, one.gate), one)
-    judged = [view for view in views if view.gates and view.status != "next"]
+    judged = [view for view in views if view.gates and view.index <= rollout.step_index]
     rows = []
     for view in reversed(judged):
         for standing in view.gates:

@@ -88,7 +88,7 @@ function options(figure, lines, plot) {
     cursor: { sync: { key: KEY }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
     legend: { show: false },
     scales: {
-      y: { range: (_, low, high) => [0, Math.max(high ?? 0, limitOf(figure) ?? 0, 1e-9) * 1.12 || Math.max(low ?? 0, 1)] },
+      y: { range: (_, __, high) => [0, Math.max(high ?? 0, limitOf(figure) ?? 0) * 1.12 || 1] },
     },
     axes: [
       { ...axis, size: 28, gap: 6, space: 70, values: clockTicks, incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400] },

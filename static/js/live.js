@@ -4,7 +4,7 @@
 const root = document.documentElement;
 const POLL_MS = 15_000;
 const BEAT_MS = 15_000;
-const SILENT_MS = 40_000; // the server says `alive` every 15 s; a socket that says nothing is dead
+const SILENT_MS = 20_000; // the server says `alive` every 8 s, by way of Redis; silence means that news would be lost
 const LOST_AFTER_MS = 25_000;
 
 let socket = null;

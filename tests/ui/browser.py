@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.db import connections
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, ViewportSize
 
 from tests.cast import PASSWORD
 
@@ -25,7 +25,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-dev-shm-usage",
 ]
-WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 def elsewhere(work: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from console.ui import signals
 from tests.cast import cast
@@ -11,6 +11,8 @@ from tests.ui.browser import launch
 from tests.ui.server import ConsoleServer
 
 __all__ = ["cast"]
+
+expect.set_options(timeout=15_000)  # two cores, shared with the console and its database
 
 
 @pytest.fixture(autouse=True)

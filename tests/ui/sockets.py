@@ -1,7 +1,7 @@
 """A WebSocket spoken to the ASGI application itself. Channels' own helper needs Daphne, which the product does not."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
@@ -27,7 +27,7 @@ class Socket:
             "headers": headers,
             "subprotocols": [],
         }
-        self._far = ApplicationCommunicator(application, scope)
+        self._far: Any = cast("Any", ApplicationCommunicator)(application, scope)
 
     async def connect(self) -> bool:
         await self._far.send_input({"type": "websocket.connect"})

@@ -17,6 +17,7 @@ from console.live import consumer
 from console.live.tasks import sweep_outbox
 from tests import factories
 from tests.cast import Person, make_cast
+from tests.services.redis import RedisServer
 from tests.ui.sockets import Socket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_server")]
@@ -154,6 +155,20 @@ async def test_who_is_switched_off_is_closed(monkeypatch: pytest.MonkeyPatch) ->
         cast.ben.user.is_active = False
         await sync_to_async(cast.ben.user.save)()
         assert await socket.close_code() == consumer.NOBODY
+
+
+async def test_signs_of_life_stop_with_redis_and_come_back_with_it(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "ALIVE_SECONDS", 0.1)
+    cast = await sync_to_async(make_cast)()
+    async with connected(cast.ben) as socket:
+        assert await socket.hear() == {"alive": 1}
+        await sync_to_async(redis_server.stop)()
+        await everything(socket, 0.3)  # what was under way
+        assert await everything(socket, 0.5) == []
+        await sync_to_async(redis_server.start)()
+        assert await socket.hear() == {"alive": 1}
 
 
 async def test_what_was_committed_but_never_announced_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:

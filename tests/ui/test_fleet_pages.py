@@ -86,10 +86,10 @@ def test_a_restart_is_previewed_by_the_server_and_recorded(
     )
     replica = factories.replica(factories.stable(1), pid=4242)
     ada = cast.ada.pages()
-    preview = ada.get(f"/replicas/{replica.pk}/restart", HTTP_HX_REQUEST="true").content.decode()
+    preview = ada.get(f"/replicas/{replica.pk}/restart", headers={"HX-Request": "true"}).content.decode()
     assert "No other replica of the version is ready" in preview
     assert f"/api/v1/replicas/{replica.pk}/restart" in preview
-    done = ada.post(f"/replicas/{replica.pk}/restart", {"reason": "it leaks"}, HTTP_HX_REQUEST="true")
+    done = ada.post(f"/replicas/{replica.pk}/restart", {"reason": "it leaks"}, headers={"HX-Request": "true"})
     assert done.status_code == 204
     assert "service:file-type" in done["X-Pilothouse-Events"]
     assert Entry.objects.get(verb="replica.restart").reason == "it leaks"

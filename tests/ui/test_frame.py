@@ -1,16 +1,19 @@
 """The frame around every page: signing in, tenants, theme, rail, Jump, errors, and what the browser may load."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
 from console.tenants.models import Membership, Role
 from console.ui.models import Preference
+from inference.models import Version
 from tests import factories
 from tests.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 def test_pages_ask_a_stranger_to_sign_in_and_remember_the_way() -> None:
@@ -19,7 +22,7 @@ def test_pages_ask_a_stranger_to_sign_in_and_remember_the_way() -> None:
 
 
 def test_a_fragment_sends_the_whole_page_to_sign_in() -> None:
-    answer = Client().get("/?part=needs", **HTMX, HTTP_HX_CURRENT_URL="http://testserver/rollouts/4")
+    answer = Client().get("/?part=needs", headers={**HTMX, "HX-Current-URL": "http://testserver/rollouts/4"})
     assert (answer.status_code, answer["HX-Redirect"]) == (401, "/login?next=%2Frollouts%2F4")
 
 
@@ -98,7 +101,7 @@ def _names(client: Client) -> set[str]:
 def test_theme_and_density_come_with_the_page(cast: Cast) -> None:
     ada = cast.ada.pages()
     assert 'data-theme="system"' in ada.get("/").content.decode()
-    ada.post("/theme", {"theme": "dark"}, **HTMX)
+    ada.post("/theme", {"theme": "dark"}, headers=HTMX)
     ada.post("/settings/preferences", {"theme": "dark", "density": "compact"})
     page = ada.get("/").content.decode()
     assert 'data-theme="dark" data-density="compact"' in page
@@ -108,7 +111,7 @@ def test_theme_and_density_come_with_the_page(cast: Cast) -> None:
 
 def test_the_rail_counts_only_where_attention_is_owed(cast: Cast) -> None:
     factories.rollout(state="paused", reason="inconclusive", paused_at=None, message="p95 71 ms is unclear")
-    factories.replica(factories.Version.objects.get(number=1))
+    factories.replica(Version.objects.get(number=1))
     frame = cast.ben.pages().get("/rail").context["frame"]
     assert {line.key: line.count for line in frame.rail if line.count} == {"rollouts": 1}
     assert frame.worst == "warn"
@@ -122,12 +125,12 @@ def test_the_rail_counts_only_where_attention_is_owed(cast: Cast) -> None:
     ]
 
 
-def test_the_rail_costs_few_queries(cast: Cast, django_assert_max_num_queries: object) -> None:
+def test_the_rail_costs_few_queries(cast: Cast, django_assert_max_num_queries: Any) -> None:
     for number in range(12):
         version = factories.stable(1, of=f"service-{number}")
         factories.replica(version)
     ada = cast.ada.pages()
-    with django_assert_max_num_queries(16):  # type: ignore[operator]  # the fixture's type is private
+    with django_assert_max_num_queries(16):
         ada.get("/rail")
 
 
@@ -143,16 +146,19 @@ def test_the_rail_costs_few_queries(cast: Cast, django_assert_max_num_queries: o
 )
 def test_jump_finds_things_and_verbs(cast: Cast, text: str, found: str) -> None:
     factories.rollout()
-    assert found in cast.ada.pages().get("/jump", {"q": text}, **HTMX).content.decode()
+    assert found in cast.ada.pages().get("/jump", {"q": text}, headers=HTMX).content.decode()
 
 
 def test_jump_offers_no_verb_that_the_reader_may_not(cast: Cast) -> None:
     factories.rollout()
     assert (
         "abort"
-        not in cast.ben.pages().get("/jump", {"q": "abort file"}, **HTMX).content.decode().split("<q>")[0]
+        not in cast.ben.pages()
+        .get("/jump", {"q": "abort file"}, headers=HTMX)
+        .content.decode()
+        .split("<q>")[0]
     )
-    assert "file-type" not in cast.cleo.pages().get("/jump", {"q": "file"}, **HTMX).content.decode()
+    assert "file-type" not in cast.cleo.pages().get("/jump", {"q": "file"}, headers=HTMX).content.decode()
 
 
 def test_patterns_show_every_role(cast: Cast) -> None:

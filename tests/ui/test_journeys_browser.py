@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from console.audit.models import Entry
 from console.kit import events
+from inference.models import Replica
 from rollouts import actions
 from rollouts.models import Rollout
 from tests import factories
@@ -122,6 +123,28 @@ def test_twenty_changes_in_a_second_end_on_the_last_one(console: ConsoleServer, 
         expect(reader.page.locator("#rollout-steps .why-now")).to_contain_text("now 20 %")
         expect(reader.page.locator("#rollout-head")).to_contain_text("20 % on version 2")
         assert reader.page.evaluate("document.activeElement.id") == "verb-pause"
+        assert reader.complaints == []
+
+
+def test_rows_keep_their_place_under_the_pointer(console: ConsoleServer, chromium: Browser) -> None:
+    make_cast()
+    for name in ("alpha", "beta", "gamma"):
+        factories.replica(factories.stable(1, of=name))
+    with window(chromium, console.url) as reader:
+        reader.sign_in("ada", "/services")
+        reader.wait_light("live")
+        names = reader.page.locator("#service-rows td.name a")
+        reader.page.get_by_role("link", name="beta").hover()
+
+        def crash() -> None:
+            Replica.objects.filter(service__name="gamma").update(state="crashed")
+            events.push("services", 1)
+
+        elsewhere(crash)
+        expect(reader.page.get_by_text("3 changed order")).to_be_visible()
+        assert names.all_text_contents() == ["alpha", "beta", "gamma"]
+        reader.page.locator("#take-order").click()
+        expect(names.first).to_have_text("gamma")
         assert reader.complaints == []
 
 

@@ -6,10 +6,18 @@ import pytest
 
 from console.audit.log import record
 from console.kit import clock
+from inference.models import Version
+from rollouts.models import Rollout
 from tests import factories
 from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db
+
+
+def before(rollout: Rollout) -> Version:
+    """The version that it is to replace."""
+    assert rollout.from_version is not None
+    return rollout.from_version
 
 
 def test_good_news_names_what_was_looked_at(cast: Cast) -> None:
@@ -26,7 +34,7 @@ def test_the_worst_comes_first_with_its_reason_and_next_action(cast: Cast) -> No
         paused_at=clock.now() - timedelta(minutes=6),
         message="p95 is unclear",
     )
-    factories.replica(rollout.from_version, state="crashed", detail="out of memory")
+    factories.replica(before(rollout), state="crashed", detail="out of memory")
     factories.node("node-2", silent_seconds=95)
     needs = cast.ben.pages().get("/").context["frame"].needs
     assert [(need.role, need.word, need.action) for need in needs] == [
@@ -42,7 +50,7 @@ def test_an_abort_by_the_judge_is_shown_until_somebody_tries_again(cast: Cast) -
     rollout = factories.rollout(
         state="aborted", reason="breach", finished_at=clock.now(), message="error ratio 0.31 over 94 requests"
     )
-    factories.replica(rollout.from_version)
+    factories.replica(before(rollout))
     ben = cast.ben.pages()
     assert [need.word for need in ben.get("/").context["frame"].needs] == ["aborted"]
     factories.rollout(rollout.to_version, state="promoted")
@@ -51,7 +59,7 @@ def test_an_abort_by_the_judge_is_shown_until_somebody_tries_again(cast: Cast) -
 
 def test_an_abort_by_a_person_needs_nobody(cast: Cast) -> None:
     rollout = factories.rollout(state="aborted", reason="manual", finished_at=clock.now())
-    factories.replica(rollout.from_version)
+    factories.replica(before(rollout))
     assert cast.ben.pages().get("/").context["frame"].needs == []
 
 

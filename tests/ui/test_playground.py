@@ -17,7 +17,7 @@ from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 FILE_CONTRACT: dict[str, Any] = {
     **factories.CONTRACT,
     "spec": {
@@ -42,7 +42,8 @@ class Plane:
                 {"name": "score", "datatype": "FP32", "shape": [1, 1], "data": [0.98765]},
             ],
         }
-        self.path, self.headers, self.body = "", {}, b""
+        self.path, self.body = "", b""
+        self.headers: dict[str, str] = {}
         plane = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -86,7 +87,7 @@ def serving(contract: dict[str, Any] = FILE_CONTRACT) -> None:
 
 def test_text_goes_as_one_binary_element_with_the_tenants_key(cast: Cast, plane: Plane) -> None:
     serving()
-    answer = cast.ben.pages().post("/services/file-type/try", {"text": "#!/bin/sh\n"}, **HTMX)
+    answer = cast.ben.pages().post("/services/file-type/try", {"text": "#!/bin/sh\n"}, headers=HTMX)
     page = answer.content.decode()
     assert "<output>shell</output>" in page
     assert "score 0.988" in page
@@ -102,14 +103,14 @@ def test_text_goes_as_one_binary_element_with_the_tenants_key(cast: Cast, plane:
 
 def test_a_pinned_version_has_its_own_address(cast: Cast, plane: Plane) -> None:
     serving()
-    cast.ben.pages().post("/services/file-type/try", {"text": "x", "version": "1"}, **HTMX)
+    cast.ben.pages().post("/services/file-type/try", {"text": "x", "version": "1"}, headers=HTMX)
     assert plane.path == "/v2/models/file-type/versions/1/infer"
 
 
 def test_a_client_calls_in_its_own_name(cast: Cast, plane: Plane) -> None:
     serving()
     factories.quota("strange")
-    page = cast.cleo.pages().post("/services/file-type/try", {"text": "x"}, **HTMX).content.decode()
+    page = cast.cleo.pages().post("/services/file-type/try", {"text": "x"}, headers=HTMX).content.decode()
     assert "as strange" in page
     assert (
         plane.headers["Authorization"] == f"Bearer {playground.secret_of(Tenant.objects.get(slug='strange'))}"
@@ -119,7 +120,7 @@ def test_a_client_calls_in_its_own_name(cast: Cast, plane: Plane) -> None:
 def test_a_refusal_of_the_plane_is_shown_as_it_is(cast: Cast, plane: Plane) -> None:
     serving()
     plane.status, plane.answer = 429, {"error": "quota requests_per_second is spent"}
-    page = cast.ben.pages().post("/services/file-type/try", {"text": "x"}, **HTMX).content.decode()
+    page = cast.ben.pages().post("/services/file-type/try", {"text": "x"}, headers=HTMX).content.decode()
     assert "quota requests_per_second is spent" in page
     assert "Try again in 3 s." in page
 
@@ -127,7 +128,7 @@ def test_a_refusal_of_the_plane_is_shown_as_it_is(cast: Cast, plane: Plane) -> N
 def test_a_plane_that_is_away_is_a_sentence(cast: Cast, settings: Any) -> None:
     serving()
     settings.PLANE_URL = "http://127.0.0.1:1"
-    answer = cast.ben.pages().post("/services/file-type/try", {"text": "x"}, **HTMX)
+    answer = cast.ben.pages().post("/services/file-type/try", {"text": "x"}, headers=HTMX)
     assert answer.status_code == 422
     assert "did not answer" in answer.content.decode()
 

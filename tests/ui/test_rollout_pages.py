@@ -13,7 +13,7 @@ from tests.cast import Cast
 
 pytestmark = pytest.mark.django_db
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 STEPS: list[dict[str, Any]] = [
     {"setWeight": 10},
     {"analysis": {"gates": [{"name": "errors", "indicator": "error_ratio", "max": 0.02, "count": 3}]}},
@@ -81,7 +81,7 @@ def test_a_viewer_sees_no_verbs_and_who_can_help(cast: Cast) -> None:
     page = cast.ben.pages().get(f"/rollouts/{rollout.pk}").content.decode()
     assert 'id="verb-' not in page
     assert "need the role operator in platform" in page
-    refused = cast.ben.pages().post(f"/rollouts/{rollout.pk}/abort", **HTMX)
+    refused = cast.ben.pages().post(f"/rollouts/{rollout.pk}/abort", headers=HTMX)
     assert "needs the role operator" in _told(refused)["toast"]["text"]
     rollout.refresh_from_db()
     assert rollout.state == "progressing"
@@ -97,7 +97,7 @@ def test_a_foreign_rollout_is_not_there(cast: Cast) -> None:
 @pytest.mark.parametrize("state", ["queued", "progressing", "paused"])
 def test_abort_needs_no_question_in_any_unfinished_state(cast: Cast, state: str) -> None:
     rollout = running(state=state)
-    told = _told(cast.ada.pages().post(f"/rollouts/{rollout.pk}/abort", **HTMX))
+    told = _told(cast.ada.pages().post(f"/rollouts/{rollout.pk}/abort", headers=HTMX))
     assert told["toast"]["role"] == "ok"
     assert f"rollout:{rollout.pk}" in told
     rollout.refresh_from_db()
@@ -106,13 +106,13 @@ def test_abort_needs_no_question_in_any_unfinished_state(cast: Cast, state: str)
 
 def test_pause_offers_its_undo(cast: Cast) -> None:
     rollout = running()
-    told = _told(cast.ada.pages().post(f"/rollouts/{rollout.pk}/pause", **HTMX))
+    told = _told(cast.ada.pages().post(f"/rollouts/{rollout.pk}/pause", headers=HTMX))
     assert told["toast"]["undo"] == {"label": "Undo", "url": f"/rollouts/{rollout.pk}/resume"}
 
 
 def test_a_preview_is_numbers_from_the_server_and_changes_nothing(cast: Cast) -> None:
     rollout = running()
-    dialog = cast.ada.pages().get(f"/rollouts/{rollout.pk}/promote", **HTMX).context["dialog"]
+    dialog = cast.ada.pages().get(f"/rollouts/{rollout.pk}/promote", headers=HTMX).context["dialog"]
     assert (dialog.before, dialog.after, dialog.revision) == ("10 %", "100 %", rollout.revision)
     assert "2 steps with their gates are skipped" in dialog.sentence
     assert f"/api/v1/rollouts/{rollout.pk}/promote" in dialog.curl
@@ -123,12 +123,12 @@ def test_a_preview_is_numbers_from_the_server_and_changes_nothing(cast: Cast) ->
 def test_a_stale_preview_is_refused_and_drawn_again(cast: Cast) -> None:
     rollout = running()
     ada = cast.ada.pages()
-    seen = ada.get(f"/rollouts/{rollout.pk}/promote", **HTMX).context["dialog"]
+    seen = ada.get(f"/rollouts/{rollout.pk}/promote", headers=HTMX).context["dialog"]
     Rollout.objects.filter(pk=rollout.pk).update(
         step_index=2, weight_percent=100, revision=rollout.revision + 1
     )
     form = {"revision": seen.revision, "was": seen.fingerprint(), "reason": "looks fine"}
-    answer = ada.post(f"/rollouts/{rollout.pk}/promote", form, **HTMX)
+    answer = ada.post(f"/rollouts/{rollout.pk}/promote", form, headers=HTMX)
     page = answer.content.decode()
     assert answer.status_code == 409
     assert "changed while you were reading" in page
@@ -136,7 +136,9 @@ def test_a_stale_preview_is_refused_and_drawn_again(cast: Cast) -> None:
     assert "looks fine" in page
     again = answer.context["dialog"]
     done = ada.post(
-        f"/rollouts/{rollout.pk}/promote", {"revision": again.revision, "was": again.fingerprint()}, **HTMX
+        f"/rollouts/{rollout.pk}/promote",
+        {"revision": again.revision, "was": again.fingerprint()},
+        headers=HTMX,
     )
     assert done.status_code == 204
     assert Entry.objects.filter(verb="rollout.promote", actor="user:ada").exists()
@@ -144,7 +146,7 @@ def test_a_stale_preview_is_refused_and_drawn_again(cast: Cast) -> None:
 
 def test_a_verb_whose_state_is_over_is_a_sentence_not_a_failure(cast: Cast) -> None:
     rollout = running(state="promoted")
-    refused = _told(cast.ada.pages().get(f"/rollouts/{rollout.pk}/promote", **HTMX))
+    refused = _told(cast.ada.pages().get(f"/rollouts/{rollout.pk}/promote", headers=HTMX))
     assert "promote is not possible now" in refused["toast"]["text"]
     assert cast.ada.pages().get(f"/rollouts/{rollout.pk}/explode").status_code == 404
 
@@ -159,11 +161,12 @@ def test_without_javascript_a_verb_is_a_form_and_a_message(cast: Cast) -> None:
 
 def test_retry_leads_to_the_new_rollout(cast: Cast) -> None:
     rollout = running(state="aborted", reason="breach")
-    factories.placement(rollout.from_version) if not rollout.from_version.placements.exists() else None
     ada = cast.ada.pages()
-    dialog = ada.get(f"/rollouts/{rollout.pk}/retry", **HTMX).context["dialog"]
+    dialog = ada.get(f"/rollouts/{rollout.pk}/retry", headers=HTMX).context["dialog"]
     done = ada.post(
-        f"/rollouts/{rollout.pk}/retry", {"revision": dialog.revision, "was": dialog.fingerprint()}, **HTMX
+        f"/rollouts/{rollout.pk}/retry",
+        {"revision": dialog.revision, "was": dialog.fingerprint()},
+        headers=HTMX,
     )
     assert done["HX-Redirect"] == f"/rollouts/{Rollout.objects.latest('pk').pk}"
 

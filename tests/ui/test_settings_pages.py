@@ -142,6 +142,17 @@ def test_activity_of_another_tenant_is_hidden_whatever_the_filter(cast: Cast) ->
     assert "ours alone" not in page
 
 
+def test_new_changes_are_counted_and_not_swapped_in(cast: Cast) -> None:
+    first = record("user:ada", "tenant.edit", "tenant:platform", tenant="platform")
+    ben = cast.ben.pages()
+    assert f"since={first.pk}" in ben.get("/activity").content.decode()
+    assert "hidden" in ben.get(f"/activity?part=news&since={first.pk}").content.decode()
+    record("user:ada", "tenant.edit", "tenant:platform", tenant="platform")
+    news = ben.get(f"/activity?part=news&since={first.pk}&kind=tenant").content.decode()
+    assert "1 new change<" in news
+    assert " hidden" not in news
+
+
 def test_turning_pages_keeps_the_filters(cast: Cast) -> None:
     for number in range(30):
         record("user:ada", "tenant.edit", f"tenant:t{number}", tenant="platform")

@@ -31,11 +31,20 @@ KINDS = (
 def activity(request: HttpRequest) -> HttpResponse:
     filters = filters_of(request, FILTERS)
     listing: Listing[Entry] = listed(request, matching(reader_of(request), filters), filters)
+    newest = listing.rows[0].pk if listing.rows else 0
+    if request.GET.get("part") == "news":
+        since = request.GET.get("since", "")
+        count = (
+            matching(reader_of(request), filters).filter(pk__gt=int(since)).count() if since.isdigit() else 0
+        )
+        return page_or_part(
+            request, "activity/activity.html", {"news": count, "newest": since}, parts={"news"}
+        )
     return page_or_part(
         request,
         "activity/activity.html",
-        {"listing": listing, "filters": filters, "kinds": KINDS},
-        parts={"rows"},
+        {"listing": listing, "filters": filters, "kinds": KINDS, "newest": newest},
+        parts={"news"},
     )
 
 
