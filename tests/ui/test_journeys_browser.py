@@ -232,6 +232,7 @@ def test_the_keyboard_alone_finds_and_previews(console: ConsoleServer, chromium:
         expect(page.locator("#jump-list [role=option]").first).to_contain_text("promote rollout")
         page.keyboard.press("Enter")
         expect(page.locator("#dialog")).to_contain_text("Promote to 100 %")
+        expect(page.locator("#dialog-cancel")).to_be_focused()
         page.keyboard.press("Escape")
         expect(page.locator("#dialog")).to_be_hidden()
         page.keyboard.press("?")
