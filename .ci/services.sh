@@ -14,6 +14,7 @@ command -v redis-server >/dev/null || command -v valkey-server >/dev/null || pac
 has_postgres || packages+=(postgresql)
 command -v prometheus >/dev/null || packages+=(prometheus)
 command -v chromium >/dev/null || packages+=(chromium)
+command -v curl >/dev/null || packages+=(curl)
 has_font || packages+=(fonts-liberation)
 [ "${#packages[@]}" -gt 0 ] || exit 0
 

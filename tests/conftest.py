@@ -64,13 +64,21 @@ if _postgres is None:
 django.setup()  # now, so that the conftest of a folder may import models
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test that touches the database the marker `database`, for the second run on PostgreSQL."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Give every test that touches the database the marker `database`, and put the heavy ones last.
+
+    Browser tests at the very end: Playwright leaves its event loop running in this thread until the session is over,
+    and asyncio would refuse to start another for whatever came after.
+    """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db", "live_server"}:
             item.add_marker(pytest.mark.database)
+    yield
+    items.sort(
+        key=lambda item: (bool(item.get_closest_marker("browser")), bool(item.get_closest_marker("e2e")))
+    )
 
 
 def pytest_report_header() -> str:
