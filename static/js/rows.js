@@ -7,10 +7,7 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   const section = detail.target;
   if (!section.hasAttribute?.("data-keeps-order") || detail.xhr.status !== 200) return;
   const held = section.matches(":hover") || section.contains(document.activeElement);
-  if (takesOrder || !held) {
-    takesOrder = false;
-    return;
-  }
+  if (takesOrder || !held) return;
   const coming = new DOMParser().parseFromString(detail.serverResponse, "text/html");
   const body = coming.querySelector("tbody");
   if (!body) return;
@@ -24,6 +21,11 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   bar.hidden = false;
   bar.querySelector("span").textContent = `${moved} changed order`;
   detail.serverResponse = coming.body.innerHTML;
+});
+
+// Only what was really swapped in fulfils the wish: a swap may have waited for the pointer.
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.target.hasAttribute?.("data-keeps-order")) takesOrder = false;
 });
 
 document.addEventListener("click", (event) => {
