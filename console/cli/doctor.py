@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata, util
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import click
 import httpx
@@ -35,13 +36,15 @@ class Finding:
 
 
 @click.command()
-@click.option("--port", default=8000, show_default=True, help="Where the console listens or shall listen.")
-@click.option("--plane-port", default=8080, show_default=True, help="The same of the plane.")
+@click.option(
+    "--port", type=int, help="Where the console listens or shall listen: of the last `up`, or 8000."
+)
+@click.option("--plane-port", type=int, help="The same of the plane: of the last `up`, or 8080.")
 @json_option
 @click.pass_context
-def doctor(context: click.Context, port: int, plane_port: int) -> None:
+def doctor(context: click.Context, port: int | None, plane_port: int | None) -> None:
     """Check this machine and the running parts; exit 1 when something must be mended."""
-    findings = list(examine(port, plane_port))
+    findings = list(examine(port or _port_of_up("url", 8000), plane_port or _port_of_up("plane_url", 8080)))
     failed = sum(finding.verdict == "fail" for finding in findings)
     lines = [_line(finding) for finding in findings]
     closing = f"{failed} of {len(findings)} checks failed." if failed else "Nothing must be mended."
@@ -57,13 +60,21 @@ def examine(port: int, plane_port: int) -> Iterator[Finding]:
     here: tuple[Callable[[], Finding], ...] = (python, wheels, home, disk, database, redis, prometheus)
     for check in here:
         yield _guarded(check)
-    url = os.environ.get("PILOTHOUSE_URL") or client.credentials().get("url") or f"http://127.0.0.1:{port}"
+    url = os.environ.get("PILOTHOUSE_URL") or f"http://127.0.0.1:{port}"
     ready = _json_of(f"{url}/readyz")
-    yield console(str(url), ready)
+    yield console(url, ready)
     yield controller(ready)
     yield plane(os.environ.get("PILOTHOUSE_PLANE_URL", f"http://127.0.0.1:{plane_port}"))
     for number, what in ((port, "console"), (plane_port, "plane")):
         yield listening(number, what)
+
+
+def _port_of_up(address: str, usual: int) -> int:
+    """The port that the last `pilothouse up` of this home was given."""
+    try:
+        return urlsplit(str(client.credentials().get(address, ""))).port or usual
+    except ValueError:
+        return usual
 
 
 def _guarded(check: Callable[[], Finding]) -> Finding:

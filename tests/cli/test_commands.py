@@ -219,6 +219,22 @@ def test_the_doctor_looks_behind_a_port_in_use(live_server: LiveServer) -> None:
     assert "--port" in finding.remedy
 
 
+def test_the_doctor_looks_where_the_last_up_was_told_to_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PILOTHOUSE_URL")
+    from tests.services.process import free_port
+
+    port, plane_port = free_port(), free_port()
+    known = {"url": f"http://127.0.0.1:{port}", "plane_url": f"http://127.0.0.1:{plane_port}"}
+    (tmp_path / "credentials.json").write_text(json.dumps(known))
+    run(["doctor", "--json"])
+    found = findings(capsys)
+    assert str(port) in found["console"]["detail"]
+    assert str(plane_port) in found["plane"]["detail"]
+    assert {f"port {port}", f"port {plane_port}"} <= found.keys()
+
+
 def test_the_doctor_reads_what_the_console_says(house: Cast, capsys: pytest.CaptureFixture[str]) -> None:
     run(["doctor"])
     out = capsys.readouterr().out
