@@ -1,4 +1,5 @@
 // What an answer brings along: events for the page, and the pointer's right not to lose its button.
+import { fire } from "./live.js";
 import { toast } from "./toasts.js";
 
 // Listened for on the request itself: htmx tells the element that asked, and a live refresh may have replaced it.
@@ -20,7 +21,7 @@ document.addEventListener("htmx:beforeSend", ({ detail }) => {
 
 function tell(events) {
   for (const [name, value] of Object.entries(events)) {
-    document.body.dispatchEvent(new CustomEvent(name, { detail: value }));
+    fire(name, value);
   }
 }
 
@@ -34,7 +35,7 @@ for (const end of ["pointerup", "pointercancel"]) {
     // The click comes after the release.
     setTimeout(() => {
       pressed = null;
-      if (missed) document.body.dispatchEvent(new CustomEvent("live:resync"));
+      if (missed) fire("live:resync");
       missed = false;
     }, 50);
   });

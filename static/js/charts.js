@@ -118,11 +118,13 @@ const limitOf = (figure) => {
   return raw === undefined || raw === "" ? null : Number(raw) * Number(figure.dataset.scale ?? 1);
 };
 
+/** Every mark has its line; where labels would cover one another, the newest is written. */
 function drawMarks(chart, figure) {
   const { ctx, bbox } = chart;
   ctx.save();
   ctx.lineWidth = devicePixelRatio;
-  for (const mark of JSON.parse(facts(figure).marks ?? "[]")) {
+  const written = [];
+  for (const mark of JSON.parse(facts(figure).marks ?? "[]").reverse()) {
     const x = Math.round(chart.valToPos(mark.at, "x", true));
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.strokeStyle = colour("--control");
@@ -135,7 +137,11 @@ function drawMarks(chart, figure) {
     ctx.font = `${12 * devicePixelRatio}px ${token("--sans")}`;
     const isLate = x > bbox.left + bbox.width * 0.85;
     ctx.textAlign = isLate ? "right" : "left";
-    ctx.fillText(mark.label, x + (isLate ? -4 : 4) * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+    const [width, gap] = [ctx.measureText(mark.label).width, 4 * devicePixelRatio];
+    const from = isLate ? x - gap - width : x + gap;
+    if (written.some((other) => from < other.to + gap && other.from < from + width + gap)) continue;
+    written.push({ from, to: from + width });
+    ctx.fillText(mark.label, x + (isLate ? -gap : gap), bbox.top + 12 * devicePixelRatio);
   }
   const limit = limitOf(figure);
   if (limit !== null) {

@@ -14,20 +14,40 @@ let heardAt = Date.now();
 let freshAt = Date.now();
 let subscribed = new Set();
 
-const fire = (name) => document.body.dispatchEvent(new CustomEvent(name));
+const firedAt = new Map();
+const askedAt = new Map();
+
+/** Tell the page that `name` changed: every fragment that listens to it fetches itself. */
+export function fire(name, detail) {
+  firedAt.set(name, performance.now());
+  document.body.dispatchEvent(new CustomEvent(name, { detail }));
+}
+
 const clockText = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
 const isOpen = () => socket?.readyState === WebSocket.OPEN;
 
-/** Topics are what the page's own fragments listen to: `hx-trigger="rollout:42 from:body"`. */
-function wanted() {
-  const topics = new Set();
-  for (const element of document.querySelectorAll("[hx-trigger]")) {
-    for (const [, topic] of element.getAttribute("hx-trigger").matchAll(/([\w.:-]+) from:body/g)) {
-      if (!topic.startsWith("live:")) topics.add(topic);
-    }
-  }
-  return topics;
+/** What a fragment listens to: `hx-trigger="rollout:42 from:body, live:resync from:body"`. */
+function heardBy(element) {
+  return [...element.getAttribute("hx-trigger").matchAll(/([\w.:-]+) from:body/g)].map(([, name]) => name);
 }
+
+function wanted() {
+  const heard = [...document.querySelectorAll("[hx-trigger]")].flatMap(heardBy);
+  return new Set(heard.filter((name) => !name.startsWith("live:")));
+}
+
+// An event while a fragment's answer is under way, or before htmx has woken the new element, would be lost with the
+// old one: the answer may be from before the change. So who was told meanwhile asks once more.
+document.addEventListener("htmx:beforeSend", ({ detail }) => {
+  if (detail.elt.id && detail.elt.hasAttribute("hx-trigger")) askedAt.set(detail.elt.id, performance.now());
+});
+document.addEventListener("htmx:afterSettle", ({ target }) => {
+  const asked = askedAt.get(target.id);
+  if (asked === undefined || !target.hasAttribute("hx-trigger")) return;
+  askedAt.delete(target.id);
+  if (!heardBy(target).some((name) => firedAt.get(name) > asked)) return;
+  window.htmx.ajax("GET", target.getAttribute("hx-get"), { source: target, target, swap: target.getAttribute("hx-swap") });
+});
 
 function subscribe() {
   if (!isOpen()) return;

@@ -1,4 +1,6 @@
 // Rows never change places under the pointer or the focus: a bar says how many would, and Refresh lets them.
+import { fire } from "./live.js";
+
 let takesOrder = false;
 
 const idsOf = (within) => [...within.querySelectorAll("tbody > tr[id]")].map((row) => row.id);
@@ -31,5 +33,5 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
 document.addEventListener("click", (event) => {
   if (!event.target.closest("[data-takes-order]")) return;
   takesOrder = true;
-  document.body.dispatchEvent(new CustomEvent("live:resync"));
+  fire("live:resync");
 });

@@ -1,10 +1,12 @@
 """Services, versions, replicas and nodes as pages: permission, the three kinds of empty, stale, and their verbs."""
 
+import json
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from console.audit import log
 from console.audit.models import Entry
 from console.services.models import Service
 from inference.models import Version
@@ -157,3 +159,16 @@ def test_a_node_hides_the_replicas_of_other_tenants(cast: Cast) -> None:
 
 def test_no_node_yet_says_how_one_is_made(cast: Cast) -> None:
     assert "No node has reported yet." in cast.ben.pages().get("/nodes").content.decode()
+
+
+def test_what_a_version_did_stays_in_the_charts_when_its_traffic_is_gone(cast: Cast) -> None:
+    service = factories.stable(1).service
+    ben = cast.ben.pages()
+
+    def labels() -> list[str]:
+        page = ben.get(f"/services/{service.name}")
+        return [line["label"] for line in json.loads(page.context["chart_lines"])]
+
+    assert labels() == ["version 1"]
+    log.record("system", "placement.withdraw", f"service:{service.name}", after={"version": 2})
+    assert labels() == ["all", "version 1"]

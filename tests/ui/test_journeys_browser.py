@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from console.audit.models import Entry
 from console.kit import events
@@ -124,6 +124,33 @@ def test_twenty_changes_in_a_second_end_on_the_last_one(console: ConsoleServer, 
         expect(reader.page.locator("#rollout-head")).to_contain_text("20 % on version 2")
         assert reader.page.evaluate("document.activeElement.id") == "verb-pause"
         assert reader.complaints == []
+
+
+def test_a_change_while_the_answer_is_under_way_is_not_lost(
+    console: ConsoleServer, chromium: Browser
+) -> None:
+    make_cast()
+    rollout = paused_rollout()
+    with window(chromium, console.url) as reader:
+        reader.sign_in("ada", f"/rollouts/{rollout.pk}")
+        reader.wait_light("live")
+        row = Rollout.objects.filter(pk=rollout.pk)
+
+        def overtaken(route: Route) -> None:
+            """The answer was rendered before the second change, and arrives after its announcement."""
+            answer = route.fetch()
+            if not done:
+                done.append(1)
+                elsewhere(lambda: row.update(message="the second change"))
+                elsewhere(lambda: events.push(f"rollout:{rollout.pk}", 2))
+                reader.page.wait_for_timeout(600)
+            route.fulfill(response=answer)
+
+        done: list[int] = []
+        reader.page.route("**/rollouts/*?part=steps", overtaken)
+        elsewhere(lambda: row.update(message="the first change"))
+        elsewhere(lambda: events.push(f"rollout:{rollout.pk}", 1))
+        expect(reader.page.locator(".why-now")).to_contain_text("the second change")
 
 
 def test_rows_keep_their_place_under_the_pointer(console: ConsoleServer, chromium: Browser) -> None:

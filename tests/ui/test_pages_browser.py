@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Browser
 
+from console.audit import log
 from tests.cast import make_cast
 from tests.ui import scene
 from tests.ui.browser import PHONE, WIDE, window
@@ -60,3 +61,21 @@ def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer
             found += [f"{name} browser: {one}" for one in reader.complaints]
             reader.complaints.clear()
     assert not found, "\n".join(found)
+
+
+def test_labels_of_marks_do_not_cover_one_another(console: ConsoleServer, chromium: Browser) -> None:
+    make_cast()
+    scene.build()
+    scene.samples()
+    for weight in (11, 22, 33):
+        log.record("system", "placement.shift", "service:file-type", after={"weight_percent": weight})
+    with window(chromium, console.url) as reader:
+        reader.page.add_init_script(
+            "window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;"
+            "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+            " window.written.push(text); return write.call(this, text, ...rest); };"
+        )
+        reader.sign_in("ida", "/services/file-type")
+        reader.wait("window.written.includes('33 %')")
+        written = reader.page.evaluate("window.written")
+    assert not {"11 %", "22 %"} & set(written)
