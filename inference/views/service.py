@@ -68,7 +68,9 @@ def service(request: HttpRequest, name: str) -> HttpResponse:
     context: dict[str, Any] = {"service": row, "condition": state, "shares": shares_of(state)}
     if part in (None, "head"):
         context |= {"running": [one for one in board.running(actor) if one.service == name]}
-        context |= {"chart_lines": json.dumps(lines_of(state)), "chart_marks": json.dumps(marks_of(name))}
+        marks = marks_of(name)
+        lines = lines_of(state, has_shifted=bool(marks))
+        context |= {"chart_lines": json.dumps(lines), "chart_marks": json.dumps(marks)}
     if part in (None, "head", "tiles"):
         context["tiles"] = tiles_of(name)
     if part in (None, "versions"):
@@ -102,8 +104,11 @@ def tiles_of(name: str) -> dict[str, Figure]:
     return {tile: signals.figure(kind, readings[Query(kind, name)]) for tile, kind in _TILES.items()}
 
 
-def lines_of(state: Condition) -> list[dict[str, Any]]:
-    """The lines of every chart: one for each version with traffic, stable grey and canary in the accent."""
+def lines_of(state: Condition, *, has_shifted: bool) -> list[dict[str, Any]]:
+    """The lines of every chart: one for each version with traffic, stable grey and canary in the accent.
+
+    has_shifted: versions that have no traffic now had some in the time shown. The line of all keeps what they did.
+    """
     weighted = [one for one in state.placements if one.weight_percent > 0]
     if not weighted:
         return [{"label": "all versions", "ink": "all", "version": None}]
@@ -116,7 +121,8 @@ def lines_of(state: Condition) -> list[dict[str, Any]]:
         for one in sorted(weighted, key=lambda one: one.role != "canary")
     ]
     # The first line gives the title its answer, so with several versions it is all of them together.
-    return [{"label": "all", "ink": "all", "version": None}, *lines] if len(lines) > 1 else lines
+    is_shared = has_shifted or len(lines) > 1
+    return [{"label": "all", "ink": "all", "version": None}, *lines] if is_shared else lines
 
 
 def marks_of(name: str) -> list[dict[str, Any]]:
