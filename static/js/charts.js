@@ -74,9 +74,12 @@ const shown = (value, unit) => {
 };
 const latest = (column) => column.findLast((value) => value != null) ?? null;
 
+/** The clock of every page: what the server writes is UTC too. */
+const CLOCK = { hour12: false, timeZone: "UTC" };
+
 function clockTicks(_, ticks, __, ___, step) {
   const seconds = step < 60 ? { second: "2-digit" } : {};
-  return ticks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds, hour12: false }));
+  return ticks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds, ...CLOCK }));
 }
 
 function options(figure, lines, plot) {
@@ -207,7 +210,7 @@ function writeTable(figure, lines, data) {
   const rows = data[0].map((at, index) => {
     const row = document.createElement("tr");
     const time = document.createElement("td");
-    time.textContent = new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+    time.textContent = new Date(at * 1000).toLocaleTimeString([], CLOCK);
     row.append(time);
     for (const column of data.slice(1)) {
       const cell = document.createElement("td");
@@ -239,7 +242,7 @@ async function refresh(figure) {
     return;
   }
   const data = aligned(bodies, Number(figure.dataset.scale ?? 1));
-  figure.dataset.freshAt = new Date().toLocaleTimeString([], { hour12: false });
+  figure.dataset.freshAt = new Date().toLocaleTimeString([], CLOCK);
   if (!data.slice(1).some((column) => column.some((value) => value != null))) {
     say(figure, "empty", "Nothing was measured in this time.");
   } else say(figure, "ready");

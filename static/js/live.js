@@ -23,7 +23,7 @@ export function fire(name, detail) {
   document.body.dispatchEvent(new CustomEvent(name, { detail }));
 }
 
-const clockText = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
+const clockText = (at) => new Date(at).toLocaleTimeString([], { hour12: false, timeZone: "UTC" });
 const isOpen = () => socket?.readyState === WebSocket.OPEN;
 
 /** What a fragment listens to: `hx-trigger="rollout:42 from:body, live:resync from:body"`. */

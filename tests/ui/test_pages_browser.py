@@ -1,12 +1,15 @@
 """Every page in a real Chromium: nothing serious for axe, no complaint of the browser, nothing scrolls sideways."""
 
+import re
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from playwright.sync_api import Browser
 
 from console.audit import log
 from tests.cast import make_cast
 from tests.ui import scene
-from tests.ui.browser import PHONE, WIDE, window
+from tests.ui.browser import PHONE, WIDE, Reader, window
 from tests.ui.server import ConsoleServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -70,12 +73,31 @@ def test_labels_of_marks_do_not_cover_one_another(console: ConsoleServer, chromi
     for weight in (11, 22, 33):
         log.record("system", "placement.shift", "service:file-type", after={"weight_percent": weight})
     with window(chromium, console.url) as reader:
-        reader.page.add_init_script(
-            "window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;"
-            "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
-            " window.written.push(text); return write.call(this, text, ...rest); };"
-        )
+        _note_what_is_written(reader)
         reader.sign_in("ida", "/services/file-type")
         reader.wait("window.written.includes('33 %')")
         written = reader.page.evaluate("window.written")
     assert not {"11 %", "22 %"} & set(written)
+
+
+def test_charts_keep_the_clock_of_the_page(console: ConsoleServer, chromium: Browser) -> None:
+    make_cast()
+    scene.build()
+    scene.samples()
+    with window(chromium, console.url, timezone_id="Asia/Tokyo") as reader:
+        _note_what_is_written(reader)
+        reader.sign_in("ida", "/services/file-type")
+        reader.wait("window.written.some(text => /^[0-9]{2}:[0-9]{2}$/.test(text))")
+        written = reader.page.evaluate("window.written")
+    now = datetime.now(UTC)
+    hours = {f"{now - timedelta(minutes=minutes):%H}" for minutes in range(20)}
+    assert {text[:2] for text in written if re.fullmatch("[0-9]{2}:[0-9]{2}", text)} <= hours
+
+
+def _note_what_is_written(reader: Reader) -> None:
+    """A canvas has no text to read, so its writing is noted."""
+    reader.page.add_init_script(
+        "window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+        " window.written.push(text); return write.call(this, text, ...rest); };"
+    )
