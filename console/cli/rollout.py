@@ -190,7 +190,8 @@ def _follow(client: Client, rollout_id: int, timeout: float) -> int:
             return _give_up(body, rollout_id, timeout)
         if body is None:
             time.sleep(_RECONNECT_SECONDS)
-    show(body, f"{body['state']}: {body['message']}")
+    state = body["state"]
+    show(body, f"{state}: {body['message'].removeprefix(f'{state.capitalize()}: ')}")
     return _EXIT_CODES.get(body["outcome"], FAILED)
 
 

@@ -73,6 +73,7 @@ def test_the_exit_code_tells_how_it_ended(
     assert run(["rollout", "watch", str(rollout.pk), "--timeout", "5"]) == code
     captured = capsys.readouterr()
     assert captured.out.startswith(changes["state"])
+    assert captured.out.lower().count(f"{changes['state']}: ") == 1
     assert "system asked for version 2 by canary" in captured.err
 
 
