@@ -11,12 +11,13 @@ fail() {
   exit 1
 }
 
-# step NAME COMMAND...: runs quietly; on failure shows the end of its log and stops.
+# step NAME COMMAND...: runs quietly, its name on a terminal meanwhile; on failure shows the end of its log and stops.
 step() {
   local name=$1 log started status=0
   shift
   log=$LOGS/$(printf '%s' "$name" | tr -c 'a-z0-9\n' '-').log
   started=$(date +%s%N)
+  [ ! -t 1 ] || printf '  %-46s %6s\r' "$name" '...'
   "$@" >"$log" 2>&1 </dev/null || status=$?
   printf '  %-46s %6s s\n' "$name" "$(seconds_since "$started")"
   if [ "$status" -ne 0 ]; then
