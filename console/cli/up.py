@@ -320,6 +320,10 @@ def _say_ready(setup: Setup, wishes: Wishes, steps: Steps) -> None:
         for slug in ("acme", "globex"):
             click.echo(f"Key {slug:<7} {known['tenants'][slug]['infer']}")
         click.echo(f"\nTry it:\n{_curl(setup, known['tenants']['acme']['infer'])}")
+        click.echo(
+            f"\nThen, in a second terminal, a good version and a bad one; watch them at {setup.url}/rollouts\n"
+            f"{_rollout(setup, 2)}\n{_rollout(setup, 3)}"
+        )
     else:
         click.echo(f"Without an account yet, make one: {_manage(setup, 'createsuperuser')}")
     if wishes.traffic:
@@ -329,6 +333,11 @@ def _say_ready(setup: Setup, wishes: Wishes, steps: Steps) -> None:
 
 def _manage(setup: Setup, command: str) -> str:
     return f"PILOTHOUSE_HOME={setup.home} {parts.PYTHON} {parts.ROOT / 'manage.py'} {command}"
+
+
+def _rollout(setup: Setup, version: int) -> str:
+    command = Path(parts.PYTHON).with_name("pilothouse")
+    return f"PILOTHOUSE_HOME={setup.home} {command} rollout start file-type --version {version} --wait"
 
 
 def _curl(setup: Setup, key: str) -> str:
