@@ -67,13 +67,18 @@ def check_packed(part: Part, data: Buffer, elements: int) -> None:
         raise bad(f"input {part.name}: {error}") from None
 
 
-def from_json(part: Part, data: list[Any], elements: int) -> bytes:
-    """JSON values, nested or flat, packed; array.array takes no text, no null and no 1.5 for an integer."""
+def from_json(part: Part, data: list[Any], elements: int, *, booleans: bool = True) -> bytes:
+    """JSON values, nested or flat, packed; array.array takes no text, no null and no 1.5 for an integer.
+
+    booleans: there may be some, which only a BOOL takes and array.array would read as 0 and 1.
+    """
     flat = _flat(part.name, data) if data and type(data[0]) is list else data
     if len(flat) != elements:
         raise bad(f"input {part.name} has {len(flat)} values, its shape needs {elements}")
     datatype = part.datatype
     if datatype.array:
+        if booleans and datatype.name != "BOOL" and bool in map(type, flat):
+            raise bad(f"input {part.name} has a boolean, which is no {datatype.name}")
         try:
             packed = array(datatype.array, flat)
         except (TypeError, OverflowError):

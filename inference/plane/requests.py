@@ -15,6 +15,14 @@ import orjson
 
 from inference.contract import Contract, TensorSpec
 from inference.plane.datatypes import DATATYPES, Datatype, pack_bytes
+from inference.plane.fields import (
+    UnusualError,
+    binary_wish,
+    look_of_outputs,
+    shape_of,
+    timeout_of,
+    uneven,
+)
 from inference.plane.packing import (
     MAX_RANK,
     Buffer,
@@ -33,7 +41,6 @@ MAX_PLANS = 1024
 MAX_ELEMENTS = 1 << 40
 MAX_KNOWN = 256
 MAX_KNOWN_BYTES = 4096
-RESERVED = ("sequence_id", "sequence_start", "sequence_end")
 
 
 @dataclass(eq=False, slots=True)
@@ -112,7 +119,7 @@ class Codec:
         if end != len(body):
             raise bad(f"unexpected additional input data: {len(body) - end} bytes after the last tensor")
         parameters = message.get("parameters")
-        timeout = _parameters(parameters) if parameters else None
+        timeout = timeout_of(parameters) if parameters else None
         name = message.get("id", "")
         if type(name) is not str or len(name) > 512:
             raise bad("id must be a string of at most 512 characters")
@@ -158,7 +165,7 @@ class Codec:
         try:
             rows, key = self._look(message)
             plan = self._plans.get(key)
-        except (KeyError, TypeError, IndexError, AttributeError):
+        except (UnusualError, KeyError, TypeError, IndexError, AttributeError):
             rows, key = 0, None  # something is wrong or unusual; studying it tells which
         if plan is None:
             plan = self._study(message, key)
@@ -169,27 +176,27 @@ class Codec:
         return plan, rows
 
     def _look(self, message: Any) -> tuple[Any, Any]:
-        """Rows as told, and everything of a request's form that decides its plan."""
+        """Rows as told, and everything of a request's form that decides its plan or that it is refused."""
         inputs, parameters, wanted = message["inputs"], message.get("parameters"), message.get("outputs")
-        key: list[Any] = [
-            parameters.get("binary_data_output", False) if parameters else False,
-            tuple([_wish(output) for output in wanted]) if wanted else None,
-        ]
+        default = parameters.get("binary_data_output", False) if parameters is not None else False
+        if type(default) is not bool:
+            raise UnusualError
+        key: list[Any] = [default, look_of_outputs(wanted)]
         if not self.batched:
-            key.extend([(tensor["name"], tensor["datatype"], *tensor["shape"]) for tensor in inputs])
+            key.extend([(tensor["name"], tensor["datatype"], *shape_of(tensor)) for tensor in inputs])
             return -1, tuple(key)
         rows = inputs[0]["shape"][0]
         for tensor in inputs:
-            shape = tensor["shape"]
+            shape = shape_of(tensor)
             if shape[0] != rows:
-                raise KeyError
+                raise UnusualError
             key.append((tensor["name"], tensor["datatype"], *shape[1:]))
         return rows, tuple(key)
 
     def _rows(self, inputs: Sequence[Any]) -> int:
         rows = inputs[0]["shape"][0]
         if any(tensor["shape"][0] != rows for tensor in inputs):
-            raise _uneven(inputs)
+            raise uneven(inputs)
         if rows > self.max_rows:
             raise bad(f"a request of {rows} rows is above the model's max_batch_size of {self.max_rows}")
         return int(rows)
@@ -275,7 +282,7 @@ class Codec:
                 raise bad(f"unexpected output {str(name)[:100]}; the model has {', '.join(self.outputs)}")
             if name in wishes:
                 raise bad(f"output {name} is asked for twice")
-            wishes[name] = _binary_wish(name, output.get("parameters"))
+            wishes[name] = binary_wish(name, output.get("parameters"))
         names = tuple(name for name in self.outputs if name in wishes)
         return names, tuple(wishes[name] for name in names)
 
@@ -305,6 +312,7 @@ class Codec:
     ) -> tuple[list[Buffer], int]:
         """Packed data of each input in the wire's order, and where the binary part ends."""
         buffers: list[Buffer] = [b""] * len(inputs)
+        literals: bool | None = None
         for part, position, tensor in zip(plan.parts, plan.order, inputs, strict=True):
             elements = part.elements * rows if rows >= 0 else part.elements
             parameters = tensor.get("parameters")
@@ -319,7 +327,9 @@ class Codec:
                 at += size
                 check_packed(part, buffer, elements)
             elif type(data) is list:
-                buffer = from_json(part, data, elements)
+                if literals is None:  # a search of the text is cheaper than a look at each value
+                    literals = b"true" in body or b"false" in body
+                buffer = from_json(part, data, elements, booleans=literals)
             else:
                 raise bad(f"input {part.name} needs exactly one of data and parameters.binary_data_size")
             if part.looked_at:
@@ -348,49 +358,3 @@ class Codec:
         check_packed(part, body, part.elements * rows if rows >= 0 else part.elements)
         check_range(part, body)
         return plan, rows, [body], "", None
-
-
-def _wish(output: Any) -> tuple[Any, Any]:
-    parameters = output.get("parameters")
-    if not parameters:
-        return output["name"], None
-    if len(parameters) > 1:
-        raise KeyError  # unusual: to be studied
-    return output["name"], parameters["binary_data"]
-
-
-def _binary_wish(name: str, parameters: Any) -> bool:
-    if parameters is None:
-        return False
-    if type(parameters) is not dict:
-        raise bad(f"parameters of output {name} must be an object")
-    if "shared_memory_region" in parameters:
-        raise bad(f"output {name}: client shared memory is disabled")
-    if parameters.get("classification"):
-        raise bad(f"output {name}: the classification extension is not served")
-    wish = parameters.get("binary_data", False)
-    if type(wish) is not bool:
-        raise bad(f"binary_data of output {name} must be true or false")
-    return wish
-
-
-def _uneven(inputs: Sequence[Any]) -> RefusedError:
-    shapes = ", ".join(f"{str(tensor.get('name'))[:50]} {tensor.get('shape')}"[:200] for tensor in inputs[:8])
-    return bad(f"the first dimension must be the same in all inputs: {shapes}")
-
-
-def _parameters(parameters: dict[str, Any]) -> float | None:
-    """Checks request parameters; returns `timeout` (microseconds) in seconds."""
-    timeout = None
-    for name, value in parameters.items():
-        if name == "timeout":
-            if type(value) is not int or value < 0:
-                raise bad("timeout must be a number of microseconds")
-            timeout = value / 1e6 if value else None
-        elif name in RESERVED and value:
-            raise bad(f"parameter {name}: sequences are not served")
-        elif name.startswith("triton_"):
-            raise bad(f"parameter {name[:100]} is reserved")
-        elif type(value) not in (str, int, float, bool):
-            raise bad(f"parameter {name[:100]} must be a string, a number or a boolean")
-    return timeout
