@@ -10,11 +10,13 @@ REASONS = {
     405: b"Method Not Allowed", 408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type",
     417: b"Expectation Failed", 429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
     500: b"Internal Server Error", 501: b"Not Implemented", 503: b"Service Unavailable", 504: b"Gateway Timeout",
+    505: b"HTTP Version Not Supported",
 }  # fmt: skip
 
 # Headers we read; everything else is only counted. The slot of Exchange a header goes to, and whether a second one
 # is refused as an attempt to be read in two ways.
 WANTED = {
+    b"host": ("host", True),
     b"authorization": ("authorization", True),
     b"inference-header-content-length": ("header_length", True),
     b"content-length": ("content_length", True),
@@ -57,6 +59,7 @@ class Exchange:
     target = b""
     method = b""
     body = b""
+    host: bytes | None = None
     authorization: bytes | None = None
     header_length: bytes | None = None
     content_length: bytes | None = None

@@ -86,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._progress = 0
         self._stuck_bytes = 0
         self._deaf = False
+        self._ended = False  # by the client's end of file
         self._paused = False
         self._advancing = False
 
@@ -135,6 +136,21 @@ class Connection(asyncio.Protocol):
         else:
             if self._reading is not None:
                 self._check_progress(len(data))
+
+    def eof_received(self) -> bool:
+        """The client has said all it will: what it asked is answered, then the connection closes.
+
+        A client that has left altogether looks the same until it is written to.
+        """
+        self._ended = True
+        if self._reading is not None:
+            self._break(RefusedError(400, "the request ends early"))
+        self._deaf = True
+        last = self._ahead[-1] if self._ahead else self._current
+        if last is None:
+            return False
+        last.close = True
+        return True
 
     def _check_progress(self, fed: int) -> None:
         """An endless header never reaches on_header and yet is kept by the parser: bound what led to nothing."""
@@ -188,6 +204,7 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         reading.method = self._parser.get_method()
         reading.close = not self._parser.should_keep_alive()
+        self._check_form(reading)
         length = int(reading.content_length) if reading.content_length is not None else 0
         if self._parser.should_upgrade():
             reading.close = True
@@ -210,6 +227,16 @@ class Connection(asyncio.Protocol):
                     raise RefusedError(417, "the only expectation known is 100-continue")
                 if self._current is None:
                     self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_form(self, reading: Exchange) -> None:
+        version = self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise RefusedError(505, f"HTTP/{version} is not spoken here, only HTTP/1.1 and HTTP/1.0")
+        if reading.host is None and version == "1.1":
+            raise RefusedError(400, "header host is missing")
+        coding = reading.transfer_encoding
+        if coding is not None and coding.lower() != b"chunked":
+            raise RefusedError(501, "the only transfer-encoding known is chunked")
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -326,7 +353,7 @@ class Connection(asyncio.Protocol):
         if close:
             self._deaf = True
             self._forget_ahead()
-            if exchange.refusal is None:
+            if exchange.refusal is None or self._ended:
                 self._transport.close()
             else:
                 # Closing on unread data resets the connection and may destroy the answer on its way: read on a little.

@@ -126,6 +126,13 @@ def test_an_old_client_gets_its_connection_closed(peer: socket.socket) -> None:
         (HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n", 400),
         (HEAD + b"Authorization: Bearer other\r\n\r\n", 400),
         (HEAD + b"Inference-Header-Content-Length: 1\r\nInference-Header-Content-Length: 2\r\n\r\n", 400),
+        (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (HEAD + b"Transfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"GET /v2/health/live HTTP/1.1\r\n\r\n", 400),
+        (b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET /v2/health/live HTTP/0.9\r\nHost: h\r\n\r\n", 505),
+        (b"GET /v2/health/live HTTP/2.0\r\nHost: h\r\n\r\n", 505),
+        (b"GET /v2/health/live\r\n\r\n", 505),
         (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 600 + b"\r\n", 431),
@@ -141,6 +148,14 @@ def test_hostile_requests_are_refused_and_the_connection_closed(
     got, body = read_answer(peer, bytearray())
     assert got == status, body
     assert json.loads(body)["error"]
+    assert is_closed(peer)
+
+
+def test_a_client_that_closed_its_half_gets_its_answer(peer: socket.socket) -> None:
+    peer.sendall(PLAIN)
+    peer.shutdown(socket.SHUT_WR)
+    status, body = read_answer(peer, bytearray())
+    assert status == 200, body
     assert is_closed(peer)
 
 

@@ -3,8 +3,11 @@
 import asyncio
 import contextlib
 import json
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +80,13 @@ async def running() -> AsyncIterator[Running]:
         connection.time_out()
 
 
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Leave without a goodbye; an orderly end of file only says that no more requests come."""
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
     size = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
@@ -99,7 +109,11 @@ async def closed(reader: asyncio.StreamReader) -> bool:
 
 @pytest.mark.parametrize(
     "sent",
-    [b"GET / HT", b"GET / HTTP/1.1\r\nHost: h\r\n", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc"],
+    [
+        b"GET / HT",
+        b"GET / HTTP/1.1\r\nHost: h\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc",
+    ],
 )
 async def test_a_request_that_stops_half_way_is_408(running: Running, sent: bytes) -> None:
     reader, writer = await running.connect()
@@ -114,7 +128,7 @@ async def test_a_request_dripping_in_is_timed_out_as_a_whole(running: Running) -
     began = time.monotonic()
 
     async def drip() -> None:
-        writer.write(b"GET / HTTP/1.1\r\nX: ")
+        writer.write(b"GET / HTTP/1.1\r\nHost: h\r\nX: ")
         for _ in range(100):
             writer.write(b"a")
             await asyncio.sleep(0.02)
@@ -144,7 +158,7 @@ async def test_one_connection_too_many_is_503(running: Running) -> None:
 
 
 async def test_bodies_of_all_connections_share_one_bound_and_give_it_back(running: Running) -> None:
-    post = b"POST %s HTTP/1.1\r\nContent-Length: 4000\r\n\r\n" + bytes(4000)
+    post = b"POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 4000\r\n\r\n" + bytes(4000)
     first, first_writer = await running.connect()
     first_writer.write(post % b"/wait")
     second, second_writer = await running.connect()
@@ -162,18 +176,65 @@ async def test_bodies_of_all_connections_share_one_bound_and_give_it_back(runnin
 
 async def test_a_client_that_leaves_is_noticed_once_and_its_body_forgotten(running: Running) -> None:
     _, writer = await running.connect()
-    writer.write(b"POST /wait HTTP/1.1\r\nContent-Length: 100\r\n\r\n" + bytes(100))
+    writer.write(b"POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n" + bytes(100))
     await until(lambda: bool(running.echo.waiting))
-    writer.close()
+    reset(writer)
     await until(lambda: bool(running.echo.left))
     exchange: Any = running.echo.waiting.pop()
     exchange.connection.send(exchange, 200, b"", b"late")  # falls on the floor
     assert running.echo.left == [exchange] and running.server.buffered == 0
 
 
+async def test_a_client_that_has_said_all_still_gets_all_its_answers(running: Running) -> None:
+    reader, writer = await running.connect()
+    wait = GET.replace(b"/ ", b"/wait ")
+    writer.write(GET + wait + wait + GET)
+    writer.write_eof()
+    assert (await answer(reader)) == (200, b"0")
+    for _ in range(2):
+        await until(lambda: bool(running.echo.waiting))
+        await asyncio.sleep(0.1)
+        exchange: Any = running.echo.waiting.pop()
+        exchange.connection.send(exchange, 200, b"", b"late")
+        assert (await answer(reader)) == (200, b"late")
+    assert (await answer(reader)) == (200, b"0")
+    assert await closed(reader)
+    await until(lambda: not running.server.connections)
+    assert running.echo.left == [] and running.server.buffered == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"", None), (GET[:-2], 400), (GET + GET[:9], 200), (b"GET /no HTTP/1.1\r\n\r\n", 400)],
+)
+async def test_a_half_closed_connection_is_closed_at_once_when_nothing_is_owed(
+    running: Running, sent: bytes, status: int | None
+) -> None:
+    reader, writer = await running.connect()
+    began = time.monotonic()
+    writer.write(sent)
+    writer.write_eof()
+    if status is not None:
+        assert (await answer(reader))[0] == status
+    if status == 200:  # what came after it was half a request
+        assert (await answer(reader))[0] == 400
+    assert await closed(reader)
+    assert time.monotonic() - began < LIMITS.header_seconds
+
+
+async def test_a_large_answer_reaches_a_half_closed_client_whole(running: Running) -> None:
+    running.server.limits = replace(LIMITS, write_seconds=10)
+    reader, writer = await running.connect()
+    writer.write(GET.replace(b"/ ", b"/large "))
+    writer.write_eof()
+    await asyncio.sleep(0.1)
+    assert len((await answer(reader))[1]) == 32 << 20
+    assert await closed(reader)
+
+
 async def test_a_client_that_does_not_read_is_cut_off(running: Running) -> None:
     _, writer = await running.connect()
-    writer.write(b"GET /large HTTP/1.1\r\n\r\n")
+    writer.write(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
     await asyncio.sleep(0.2)
     assert len(running.server.connections) == 1
     await until(lambda: not running.server.connections)
@@ -182,7 +243,7 @@ async def test_a_client_that_does_not_read_is_cut_off(running: Running) -> None:
 
 async def test_a_small_refused_body_is_skipped_and_the_connection_lives(running: Running) -> None:
     reader, writer = await running.connect()
-    writer.write(b"POST /no HTTP/1.1\r\nContent-Length: 3000\r\n\r\n" + bytes(3000) + GET)
+    writer.write(b"POST /no HTTP/1.1\r\nHost: h\r\nContent-Length: 3000\r\n\r\n" + bytes(3000) + GET)
     assert (await answer(reader))[0] == 404
     assert (await answer(reader)) == (200, b"0")
     assert running.server.buffered == 0
@@ -190,7 +251,7 @@ async def test_a_small_refused_body_is_skipped_and_the_connection_lives(running:
 
 async def test_draining_answers_what_is_in_hand_and_closes_the_rest(running: Running) -> None:
     busy, busy_writer = await running.connect()
-    busy_writer.write(b"GET /wait HTTP/1.1\r\n\r\n")
+    busy_writer.write(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
     idle, _ = await running.connect()
     await until(lambda: bool(running.echo.waiting) and len(running.server.connections) == 2)
     running.server.drain()
