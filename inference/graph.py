@@ -25,6 +25,7 @@ MAX_MODEL_BYTES = 2 << 30  # protobuf's own limit for one message
 MAX_NODES = 500_000
 MAX_DEPTH = 8
 MAX_TENSORS = 256
+MAX_DIM = 2**31 - 1
 READ_SECONDS = 60
 # com.ms.internal.nhwc is what ONNX Runtime writes into its own optimised files.
 DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.ms.internal.nhwc"}
@@ -145,6 +146,11 @@ def _inspect(path: Path) -> Signature:
         raise GraphError(
             f"{path.name} needs operators of {', '.join(sorted(strangers))[:200]}, which are not installed"
         )
+    for entry in (
+        *model.opset_import,
+        *(one for function in model.functions for one in function.opset_import),
+    ):
+        _check_opset(entry)
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:
@@ -185,8 +191,30 @@ def _tensor(value: "onnx.ValueInfoProto", role: str) -> Tensor:
         raise GraphError(f"{role} {value.name[:100]} has datatype {name}, which the protocol does not know")
     if not kind.HasField("shape"):
         raise GraphError(f"{role} {value.name[:100]} has no declared rank")
-    dims = (dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
-    return Tensor(name=value.name, datatype=datatype.name, shape=tuple(dims))
+    dims = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
+    for index, dim in enumerate(dims):
+        if not -1 <= dim <= MAX_DIM:
+            raise GraphError(
+                f"{role} {value.name[:100]}: shape[{index}] is {dim}; a size is 0 to {MAX_DIM}, or open"
+            )
+    return Tensor(name=value.name, datatype=datatype.name, shape=dims)
+
+
+def _check_opset(entry: "onnx.OperatorSetIdProto") -> None:
+    """onnxruntime loads no operator set that is newer than its release of ONNX, which is the installed one's."""
+    import onnx
+
+    newest = {
+        "": onnx.defs.onnx_opset_version(),
+        "ai.onnx": onnx.defs.onnx_opset_version(),
+        "ai.onnx.ml": onnx.helper.VERSION_TABLE[-1][3],
+        "com.microsoft": 1,
+        "com.ms.internal.nhwc": onnx.defs.onnx_opset_version(),
+    }.get(entry.domain)
+    if newest is not None and not 1 <= entry.version <= newest:
+        raise GraphError(
+            f"opset_import: {entry.domain or 'ai.onnx'} is {entry.version}; 1 to {newest} are known here"
+        )
 
 
 def _batches(model: "onnx.ModelProto") -> bool:

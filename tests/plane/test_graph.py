@@ -139,3 +139,50 @@ def test_quantization_is_recognised(tmp_path: Path) -> None:
         [scale, zero],
     )
     assert read_signature(linear).quantization == "int8"
+
+
+@pytest.mark.parametrize(
+    ("domain", "version"), [("", 999), ("", 0), ("", 2**62), ("ai.onnx.ml", 99), ("com.microsoft", 2)]
+)
+def test_operator_sets_the_runtime_does_not_know_are_refused(
+    tmp_path: Path, domain: str, version: int
+) -> None:
+    model = identity(tmp_path)
+    if domain:
+        model.opset_import.add().domain = domain
+    model.opset_import[-1].version = version
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(GraphError, match=rf"opset_import: {domain or 'ai.onnx'} is {version}"):
+        read_signature(tmp_path)
+
+
+def test_the_newest_operator_set_that_is_let_in_is_the_newest_that_loads(tmp_path: Path) -> None:
+    model = identity(tmp_path)
+    newest = onnx.defs.onnx_opset_version()
+    model.opset_import[0].version = newest
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    assert read_signature(tmp_path).opset == newest
+    models.onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    model.opset_import[0].version = newest + 1
+    with pytest.raises(Exception, match="opset"):
+        models.onnxruntime.InferenceSession(model.SerializeToString())
+
+
+@pytest.mark.parametrize("size", [-5, -2, 2**31, 2**62, -(2**63)])
+@pytest.mark.parametrize("role", ["input", "output"])
+def test_sizes_that_no_tensor_has_are_refused(tmp_path: Path, role: str, size: int) -> None:
+    model = identity(tmp_path)
+    value = (model.graph.input if role == "input" else model.graph.output)[0]
+    value.type.tensor_type.shape.dim[0].dim_value = size
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(GraphError, match=rf"{role} .: shape\[0\] is {size};"):
+        read_signature(tmp_path)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1, 2**31 - 1])
+def test_sizes_up_to_the_last_are_read(tmp_path: Path, size: int) -> None:
+    model = identity(tmp_path)
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = size
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    assert read_signature(tmp_path).inputs[0].shape == (size,)
