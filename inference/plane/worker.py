@@ -27,7 +27,7 @@ from inference.plane import frames, slots
 from inference.plane.engine import Engine, Output, Timing
 from inference.plane.probe import WorkerStatus
 from inference.plane.refusals import RefusedError
-from inference.plane.runtimes import LoadError, Options
+from inference.plane.runtimes import LoadError, Options, without_folders
 from inference.plane.samples import read_samples
 from inference.plane.unix import listen
 from inference.protocol import ReplicaState, encode
@@ -321,8 +321,9 @@ def main(argv: list[str]) -> int:
     try:
         worker.load()
     except (LoadError, ContractError, OSError, ValueError) as error:
-        worker.become(ReplicaState.CRASHED, str(error))
-        sys.stderr.write(f"{arguments.service}:{arguments.version} cannot be loaded: {error}\n")
+        why = without_folders(str(error), arguments.version_dir)
+        worker.become(ReplicaState.CRASHED, why)
+        sys.stderr.write(f"{arguments.service}:{arguments.version} cannot be loaded: {why}\n")
         time.sleep(0.5)  # so that plane and supervisor read the reason from us, not only an exit code
         return 3
     worker.serve()

@@ -1,6 +1,8 @@
 """Each refusal of the public names: its status, its sentence, its headers. And after it the plane serves on."""
 
 import json
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -9,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from inference.plane.probe import counters
 from inference.protocol import QuotaSpec
 from tests.plane import models
 from tests.plane.parts import ACME, EXPIRED, GLOBEX, OWNER, Answer, Node
+from tests.services.process import wait_until
 
 X = {"name": "x", "shape": [1, 16], "datatype": "FP32", "data": [0.5] * 16}
 
@@ -323,3 +327,25 @@ def test_health_and_metrics_need_no_key_here(shared_node: Node, tmp_path: Path) 
         assert shared_node.request("GET", path, key=None).status == 200, path
     assert shared_node.request("GET", "/v2/models/mlp", key=None).status == 401
     assert shared_node.request("GET", "/v2/models/mlp", key=OWNER).status == 200
+
+
+def test_a_client_that_leaves_gives_its_place_back(node: Node, tmp_path: Path) -> None:
+    node.versions = {("slow", 1): models.slow(tmp_path / "slow", batch=1)}
+    node.quotas = (QuotaSpec("acme", "slow", None, None, 2),)
+    node.start()
+    turns = [{"name": "turns", "shape": [1, 1], "datatype": "INT64", "data": [3000]}]
+
+    def impatient() -> None:
+        body = json.dumps({"inputs": turns}).encode()
+        head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ACME}\r\n"
+        with socket.create_connection(("127.0.0.1", node.port), timeout=10) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.05)
+
+    for _ in range(4):
+        impatient()
+    wait_until(lambda: node.status().pools[0].requests == 0, seconds=5, what="places to be given back")
+    assert node.infer("slow", turns, key=ACME).status == 200
+    series = {(s.name, s.labels.get("code")): s.value for s in counters(node.folder / "plane.sock").series}
+    assert series["pilothouse_requests_total", "499"] >= 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference.plane import cpus
-from inference.plane.runtimes import LoadError, Options
+from inference.plane.runtimes import LoadError, Options, without_folders
 from inference.plane.runtimes.onnx import load, provider_options, session_options, verify
 from tests.plane import models
 
@@ -37,6 +37,29 @@ def test_a_provider_that_was_quietly_replaced_is_an_error() -> None:
 def test_a_provider_that_is_not_installed_is_an_error_with_what_is(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=r"provider tensorrt was asked for.*CPUExecutionProvider"):
         load(models.mlp(tmp_path / "m") / "model.onnx", Options(provider="tensorrt"), lambda _: None)
+
+
+def test_a_load_failure_names_files_without_their_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(LoadError, match=r"model\.onnx") as caught:
+        load(folder / "model.onnx", Options(provider="cpu"), lambda _: None)
+    assert str(tmp_path) not in str(caught.value) and "/" not in str(caught.value)
+    models.mlp(folder / "mlp")
+    with pytest.raises(LoadError) as caught:
+        load(folder / "mlp" / "gone.onnx", Options(provider="cpu"), lambda _: None)
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_other_peoples_folders_are_dropped_too() -> None:
+    text = (
+        "cannot open /opt/x/lib.so.9 for '/home/me/versions/ab/model.onnx' or"
+        ' "/home/me/versions/ab/w.bin"; see https://example.test/a/b, 1/2'
+    )
+    assert without_folders(text, Path("/home/me/versions/ab")) == (
+        "cannot open lib.so.9 for 'model.onnx' or \"w.bin\"; see https://example.test/a/b, 1/2"
+    )
 
 
 @pytest.mark.parametrize(("text", "cores"), [("50000 100000", 0.5), ("max 100000", None), ("rubbish", None)])

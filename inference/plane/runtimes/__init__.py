@@ -1,5 +1,6 @@
 """What can run a model. One file for each kind, one line here."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,9 @@ from typing import Protocol
 
 from inference.graph import Signature
 from inference.plane.datatypes import Array, Datatype
+
+# An absolute path up to its last part; no part of a URL or of a relative path.
+_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":,]+/)+")
 
 
 class LoadError(Exception):
@@ -46,3 +50,10 @@ def _onnx(path: Path, options: Options, phase: Callable[[str], None]) -> Runtime
 
 
 RUNTIMES: dict[str, Loader] = {"onnx": _onnx}
+
+
+def without_folders(text: str, folder: Path) -> str:
+    """An error's words with files by name only: who may see a rollout need not know this machine's folders."""
+    for known in {str(folder), str(folder.resolve())} - {"/", "."}:
+        text = text.replace(f"{known}/", "").replace(known, "the version's folder")
+    return _FOLDERS.sub("", text)

@@ -11,7 +11,7 @@ import numpy as np
 
 from inference.graph import Signature, Tensor
 from inference.plane.datatypes import BY_ONNX, Array, Datatype
-from inference.plane.runtimes import LoadError, Options
+from inference.plane.runtimes import LoadError, Options, without_folders
 
 # Neither wheel of onnxruntime has types for what it exports.
 onnxruntime: Any = importlib.import_module("onnxruntime")
@@ -52,7 +52,7 @@ def load(path: Path, options: Options, phase: Callable[[str], None]) -> "OnnxRun
             enable_fallback=0,
         )
     except Exception as error:  # pybind raises many classes of its own, none of them public
-        why = " ".join(str(error).split())[:400]
+        why = " ".join(without_folders(str(error), path.parent).split())[:400]
         raise LoadError(f"onnxruntime cannot load {path.name} on {name}: {why}") from None
     phase("session")
     verify(name, session.get_providers())
