@@ -15,6 +15,8 @@ from rollouts.states import TERMINAL, Reason, State
 DEADLINE = timedelta(seconds=600)
 # A replica that crashes once while it loads may have been unlucky; one that cannot load crashes again within this.
 LOAD_GRACE = timedelta(seconds=10)
+# How long the end of a rollout waits for every live node to do it.
+SETTLING = timedelta(seconds=30)
 MAX_OUTAGES = 5
 
 
@@ -149,7 +151,7 @@ Decision = (
 
 def decide(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision:
     if at.state in TERMINAL:
-        return _after_the_end(at, seen)
+        return _after_the_end(at, seen, now)
     if at.state is State.QUEUED:
         return _begin(at, seen)
     if seen.stable_version not in (at.from_version, at.to_version):
@@ -168,10 +170,14 @@ def decide(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision:
     return _reach_weight(plan, at, seen, now) or _walk(plan, at, seen, now)
 
 
-def _after_the_end(at: Progress, seen: Seen) -> Decision:
-    if at.state is State.PROMOTED:
-        return Settle() if seen.stable_version == at.to_version else Install()
-    return Withdraw() if seen.canary_version == at.to_version else Settle()
+def _after_the_end(at: Progress, seen: Seen, now: datetime) -> Decision:
+    if at.state is State.PROMOTED and seen.stable_version != at.to_version:
+        return Install()
+    if at.state is not State.PROMOTED and seen.canary_version == at.to_version:
+        return Withdraw()
+    # Whoever waits for the end may then rely on it; a node that never answers must not keep the lease for ever.
+    told = seen.applied or at.state is State.SUPERSEDED or now - at.moved_at >= SETTLING
+    return Settle() if told else Wait("")
 
 
 def _begin(at: Progress, seen: Seen) -> Decision:

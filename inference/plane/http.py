@@ -174,7 +174,8 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._reading = Exchange(self)
         self._in_head = True
-        self._head_bytes = self._size = self._chunks = 0
+        self._head_bytes = self._size = self._chunks = self._stuck_bytes = 0
+        self._progress = -1  # like requests reach like counts: the one before must not look like a standstill
         if self._current is None:
             self.deadline = self.server.now + self.server.limits.header_seconds
 

@@ -260,3 +260,17 @@ async def test_draining_answers_what_is_in_hand_and_closes_the_rest(running: Run
     exchange.connection.send(exchange, 200, b"", b"last")
     assert (await answer(busy)) == (200, b"last")
     assert await closed(busy)
+
+
+async def test_hundreds_of_like_requests_in_two_pieces_each_are_no_endless_header(running: Running) -> None:
+    reader, writer = await running.connect()
+    for _ in range(400):  # more than 16 KiB of heads in all
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX-Filler: " + b"x" * 40 + b"\r\n\r\n"
+        )
+        await writer.drain()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        writer.write(b"abc")
+        assert await answer(reader) == (200, b"3")
+    writer.close()
