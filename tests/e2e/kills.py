@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,7 @@ from tests.e2e.steady import SteadyLoad
 
 PARTS = ("worker", "plane", "agent", "controller", "console", "redis")
 HEALTH_SECONDS = 60.0
+REPLICAS = 2  # of the demo's stable version
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,13 @@ def ailments(product: Product, *, since: float) -> Iterator[str]:
             answer = httpx.get(f"{url}/readyz", timeout=3)
             if answer.status_code != 200:
                 yield f"{url} answers {answer.status_code}: {answer.text[:120]}"
-        for replica in product.rest("GET", "replicas")["results"]:
+        for node in product.rest("GET", "nodes")["results"]:
+            if datetime.fromisoformat(node["reported_at"]).timestamp() <= since:
+                yield f"node {node['name']} has not reported since"
+        replicas = product.rest("GET", "replicas")["results"]
+        if len(replicas) != REPLICAS:
+            yield f"{len(replicas)} replicas are said to be there, not {REPLICAS}"
+        for replica in replicas:
             if replica["state"] != "ready":
                 yield f"replica {replica['version']}#{replica['ordinal']} is said to be {replica['state']}"
             elif replica["pid"] and not Path(f"/proc/{replica['pid']}").exists():
@@ -88,7 +96,6 @@ def kill(product: Product, part: str, load: SteadyLoad) -> Row:
         time.sleep(0.1)
     time.sleep(3)
     outcome = load.take()
-    time.sleep(1)  # answers still on their way are counted in the outcome they began in
     return Row(
         part,
         outcome.sent,

@@ -13,10 +13,13 @@ from typing import Any
 
 import httpx
 
+TIMEOUT_SECONDS = 30.0
+
 
 @dataclass(slots=True)
 class Outcome:
     sent: int = 0
+    ended: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     longest_ms: float = 0.0
 
@@ -48,13 +51,18 @@ class SteadyLoad:
         self._thread.join(timeout=60)
 
     def take(self) -> Outcome:
-        """What happened since the last call."""
+        """What was sent since the last call, once the last of it has ended: a late failure is a failure too."""
         taken, self.outcome = self.outcome, Outcome()
+        limit = time.monotonic() + 2 * TIMEOUT_SECONDS
+        while taken.ended < taken.sent:
+            if time.monotonic() > limit:
+                raise TimeoutError(f"{taken.sent - taken.ended} requests have not ended")
+            time.sleep(0.05)
         return taken
 
     async def _run(self) -> None:
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
-        async with httpx.AsyncClient(timeout=30, limits=limits) as client:
+        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, limits=limits) as client:
             began, sent, pending = time.monotonic(), 0, set[asyncio.Task[None]]()
             while not self._stop.is_set() and time.monotonic() - began < self.max_seconds:
                 task = asyncio.create_task(self._one(client))
@@ -73,4 +81,5 @@ class SteadyLoad:
                 outcome.failures[f"{answer.status_code} {answer.text[:80]}"] += 1
         except httpx.HTTPError as error:
             outcome.failures[type(error).__name__] += 1
+        outcome.ended += 1
         outcome.longest_ms = max(outcome.longest_ms, (time.monotonic() - began) * 1000)
