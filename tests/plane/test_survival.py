@@ -81,18 +81,24 @@ def test_a_killed_worker_under_load_fails_no_request(node: Node, tmp_path: Path)
     assert load.statuses[200] > 60
 
 
-def test_a_killed_worker_with_requests_in_hand_loses_none_of_them(node: Node, tmp_path: Path) -> None:
-    node.versions = {("slow", 1): models.slow(tmp_path / "slow")}
-    node.replicas = {("slow", 1): 2}
-    node.start()
+def ask_slowly(node: Node, count: int) -> tuple[list[threading.Thread], list[Answer]]:
+    """`count` requests that keep a worker busy, each in a thread that adds its answer to the list."""
     answers: list[Answer] = []
     turns = [{"name": "turns", "shape": [1, 1], "datatype": "INT64", "data": [6000]}]
     threads = [
         threading.Thread(target=lambda: answers.append(node.infer("slow", turns, key=OWNER)))
-        for _ in range(8)
+        for _ in range(count)
     ]
     for thread in threads:
         thread.start()
+    return threads, answers
+
+
+def test_a_killed_worker_with_requests_in_hand_loses_none_of_them(node: Node, tmp_path: Path) -> None:
+    node.versions = {("slow", 1): models.slow(tmp_path / "slow")}
+    node.replicas = {("slow", 1): 2}
+    node.start()
+    threads, answers = ask_slowly(node, 8)
     wait_until(lambda: all(link.inflight for link in node.status().links), seconds=10, what="both to be busy")
     kill(node, "slow", 0)
     for thread in threads:
@@ -106,14 +112,7 @@ def test_a_request_in_the_hands_of_the_only_worker_waits_for_the_next_one(node: 
     timeout_ms = 10_000
     node.versions = {("slow", 1): models.slow(tmp_path / "slow", timeout_ms=timeout_ms)}
     node.start()
-    answers: list[Answer] = []
-    turns = [{"name": "turns", "shape": [1, 1], "datatype": "INT64", "data": [6000]}]
-    threads = [
-        threading.Thread(target=lambda: answers.append(node.infer("slow", turns, key=OWNER)))
-        for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
+    threads, answers = ask_slowly(node, 6)
     wait_until(lambda: node.status().links[0].inflight > 0, seconds=10, what="the worker to be busy")
     kill(node, "slow")
     time.sleep(0.6)
