@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 # The canary is worse than stable: these ratios over the hypothesis are bet on.
 _WORSE = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 # The canary is not as bad as the harm that would not be accepted.
@@ -151,21 +153,23 @@ def interval(windows: Sequence[Window], alpha: float) -> tuple[float, float]:
     telling = [window for window in windows if window.compares]
     if not telling:
         return 0.0, math.inf
-    least, limit = -math.log(alpha), len(_GRID)
-    kept = [index for index in range(limit) if _two_sided(telling, _GRID[index]) < least]
-    if not kept:
+    counts = np.array([(one.canary, one.canary_bad, one.stable, one.stable_bad) for one in telling], float)
+    canary, bad, stable, stable_bad = counts.T
+    nulls = _GRID[:, None, None]
+    bets = nulls * np.array((*_WORSE, *_BETTER))[None, :, None]
+    before, after = (ratio * canary / (ratio * canary + stable) for ratio in (nulls, bets))
+    logs = (bad * np.log(after / before) + stable_bad * np.log((1 - after) / (1 - before))).sum(axis=2)
+    most = logs.max(axis=1)
+    evidence = most + np.log(np.exp(logs - most[:, None]).mean(axis=1))
+    kept = np.flatnonzero(evidence < -math.log(alpha))
+    if not kept.size:
         return 0.0, math.inf
-    low = 0.0 if kept[0] == 0 else _GRID[kept[0] - 1]
-    high = math.inf if kept[-1] == limit - 1 else _GRID[kept[-1] + 1]
+    low = 0.0 if kept[0] == 0 else float(_GRID[kept[0] - 1])
+    high = math.inf if kept[-1] == _GRID.size - 1 else float(_GRID[kept[-1] + 1])
     return low, high
 
 
-_GRID = tuple(2.0 ** (step / 4) for step in range(-28, 29))
-
-
-def _two_sided(windows: Sequence[Window], null: float) -> float:
-    bets = (*_WORSE, *_BETTER)
-    return _log_mean([math.fsum(_log_ratio(one, null, null * bet) for one in windows) for bet in bets])
+_GRID = 2.0 ** (np.arange(-28, 29) / 4)
 
 
 def windows_to_conclude(

@@ -4,7 +4,8 @@ It is the part of expr (as Argo Rollouts embeds it) that conditions use. Only a 
 a wrong type or a missing element included, is an error, which is a verdict of its own and never a pass.
 """
 
-from rollouts.expressions.evaluate import EvaluationError, evaluate
+from rollouts.expressions.builtins import EvaluationError
+from rollouts.expressions.evaluate import evaluate
 from rollouts.expressions.parse import Expression, SyntaxProblem, parse
 
 __all__ = ["EvaluationError", "Expression", "SyntaxProblem", "evaluate", "parse"]

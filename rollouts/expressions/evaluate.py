@@ -10,7 +10,18 @@ from rollouts.expressions import builtins
 from rollouts.expressions.builtins import EvaluationError, compared, equal, number_of
 from rollouts.expressions.parse import Expression
 from rollouts.expressions.tree import (
-    Binary, Call, Choice, Item, Let, ListOf, Literal, Name, Node, Pointer, Slice, Unary,
+    Binary,
+    Call,
+    Choice,
+    Item,
+    Let,
+    ListOf,
+    Literal,
+    Name,
+    Node,
+    Pointer,
+    Slice,
+    Unary,
 )  # fmt: skip
 
 MAX_STEPS = 200_000

@@ -1,6 +1,7 @@
 """What a condition says where there is no data: the fault that its author does not see."""
 
-from rollouts.expressions.evaluate import EvaluationError, evaluate
+from rollouts.expressions.builtins import EvaluationError
+from rollouts.expressions.evaluate import evaluate
 from rollouts.expressions.parse import Expression
 
 

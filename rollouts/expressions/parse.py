@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from rollouts.expressions.functions import CLOSURES, NAMES
 from rollouts.expressions.tokens import Kind, SyntaxProblem, Token, tokens
 from rollouts.expressions.tree import (
-    Binary, Call, Choice, Item, Let, ListOf, Literal, Name, Node, Pointer, Slice, Unary,
+    Binary,
+    Call,
+    Choice,
+    Item,
+    Let,
+    ListOf,
+    Literal,
+    Name,
+    Node,
+    Pointer,
+    Slice,
+    Unary,
 )  # fmt: skip
 
 __all__ = ["Expression", "SyntaxProblem", "parse"]
@@ -52,11 +63,15 @@ class _Parser:
     def current(self) -> Token:
         return self.tokens[self.at]
 
+    @property
+    def at_end(self) -> bool:
+        return self.at == len(self.tokens) - 1
+
     def whole(self) -> Node:
-        if self.current.kind is Kind.END:
+        if self.at_end:
             raise SyntaxProblem("is empty")
         tree = self.sequence()
-        if self.current.kind is not Kind.END:
+        if not self.at_end:
             raise self.unexpected()
         return tree
 
