@@ -10,6 +10,7 @@ from pathlib import Path
 from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
+from msgspec import to_builtins
 
 from console.audit.log import record
 from console.kit import clock, etags
@@ -21,7 +22,7 @@ from console.tenants.permissions import SYSTEM, Actor, require
 from inference import registry, snapshot
 from inference.models import Alias, Placement, PlacementRole, Replica, Version
 from inference.placement import changing, lock, record_change
-from inference.protocol import ReplicaState
+from inference.protocol import ReplicaState, RoutingSpec
 
 # `stats` is an address of its own under /v2/models/.
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -130,6 +131,19 @@ def shift(service: Service, version: Version, *, weight_percent: int, actor: Act
             return
         now.weigh({canary: weight_percent, stable: 100 - weight_percent})
         now.done("placement.shift", {"version": version.number, "weight_percent": weight_percent})
+
+
+def route(service: Service, version: Version, *, routing: RoutingSpec, actor: Actor, fence: int) -> None:
+    """Say who reaches the canary besides its weight."""
+    told = {} if routing == RoutingSpec(version.number) else to_builtins(routing)
+    with changing(service, actor, fence) as now:
+        canary = now.of(version)
+        if canary is None or canary.role != PlacementRole.CANARY:
+            raise Conflict(f"{version} is not the canary of {service}.", fields={"version": "not the canary"})
+        if canary.routing == told:
+            return
+        now.route(canary, told)
+        now.done("placement.route", {"version": version.number, "routing": told})
 
 
 def promote(service: Service, version: Version, *, warm_seconds: float, actor: Actor, fence: int) -> None:

@@ -133,6 +133,10 @@ class Placement(models.Model):
     role = models.CharField(max_length=6, choices=PlacementRole)
     replicas = models.PositiveSmallIntegerField(default=1)
     weight_percent = models.PositiveSmallIntegerField(default=0)
+    routing = models.JSONField(
+        default=dict,
+        help_text="canary only: who reaches it besides its weight, as inference.protocol.RoutingSpec",
+    )
     fence = models.PositiveBigIntegerField(default=0, help_text="highest lease fence that has written here")
     keep_until = models.DateTimeField(null=True, help_text="warm only: removed after this")
 

@@ -53,12 +53,17 @@ class Changing:
                 "weight_percent": weight_percent,
                 "fence": self.fence,
                 "keep_until": None,
+                # Routes beside the weight end with the role of a canary.
+                **({} if role == PlacementRole.CANARY else {"routing": {}}),
             },
         )
 
     def weigh(self, weights: dict[Placement, int]) -> None:
         for placement, weight_percent in weights.items():
             Placement.objects.filter(pk=placement.pk).update(weight_percent=weight_percent)
+
+    def route(self, placement: Placement, told: dict[str, Any]) -> None:
+        Placement.objects.filter(pk=placement.pk).update(routing=told)
 
     def retire(self, placement: Placement, warm_seconds: float) -> None:
         """No traffic any more; loaded for a while yet, or gone at once."""

@@ -44,12 +44,37 @@ class VersionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderMatch:
+    """header: in lower case. Exactly one of exact and prefix is a text."""
+
+    header: str
+    exact: str | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSpec:
+    """Who reaches the canary besides its weight.
+
+    matches: any of them. tenants: all their requests. mirror_percent: of the requests that others serve, repeated to
+    it in the shadow. sticky: who stays with the version it met first: "tenant", "header:<name>" or "" for nobody.
+    """
+
+    version: int
+    matches: tuple[HeaderMatch, ...] = ()
+    tenants: tuple[str, ...] = ()
+    mirror_percent: int = 0
+    sticky: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """Weights of the versions add up to 100, or are all 0 when nothing may serve."""
 
     name: str
     tenant: str
     versions: tuple[VersionSpec, ...]
+    routing: RoutingSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

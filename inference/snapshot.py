@@ -14,6 +14,7 @@ from celery import current_app
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
+from msgspec import convert
 
 from console.kit import clock
 from console.services.models import Service
@@ -25,6 +26,7 @@ from inference.protocol import (
     FileRef,
     KeySpec,
     QuotaSpec,
+    RoutingSpec,
     ServiceSpec,
     Snapshot,
     TenantSpec,
@@ -115,12 +117,20 @@ def _content() -> dict[str, Any]:
 
 def _services() -> tuple[ServiceSpec, ...]:
     placed: dict[int, list[VersionSpec]] = {}
+    routed: dict[int, RoutingSpec] = {}
     placements = Placement.objects.select_related("version").order_by("service_id", "version__number")
     for placement in placements:
         placed.setdefault(placement.service_id, []).append(_version(placement))
+        if placement.routing:
+            routed[placement.service_id] = convert(placement.routing, RoutingSpec)
     services = Service.objects.filter(id__in=placed).select_related("tenant").order_by("name")
     return tuple(
-        ServiceSpec(name=service.name, tenant=service.tenant.slug, versions=tuple(placed[service.pk]))
+        ServiceSpec(
+            name=service.name,
+            tenant=service.tenant.slug,
+            versions=tuple(placed[service.pk]),
+            routing=routed.get(service.pk),
+        )
         for service in services
     )
 

@@ -23,18 +23,22 @@ from rollouts.models import Rollout, Strategy
 from rollouts.plan import Plan, parse
 from rollouts.record import record, record_request
 from rollouts.states import FACES, Reason, State
-from rollouts.strategies import DEFAULT
+from rollouts.strategies import DEFAULT, RETURN
 
+RETURN_WINDOW = 3  # promotions
 ON_NEW_VERSION = ("supersede", "queue", "reject")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A rollout as asked for. strategy: a name, or steps; None is the default strategy."""
+    """A rollout as asked for. strategy: a name, or steps, or an object with steps and options.
+
+    None: the short way for a version that lately carried all the traffic, else the default strategy.
+    """
 
     service: Service
     version: Version
-    strategy: str | list[Any] | None = None
+    strategy: str | list[Any] | dict[str, Any] | None = None
     on_new_version: str = "supersede"
 
 
@@ -76,8 +80,10 @@ def draft(wanted: Wanted, *, actor: Actor) -> Draft:
 
 def _plan_of(wanted: Wanted) -> tuple[Plan, str]:
     match wanted.strategy:
-        case list():
+        case list() | dict():
             return parse(wanted.strategy, path="strategy.steps"), ""
+        case None if is_return(wanted.service, wanted.version):
+            return parse(RETURN), "return"
         case None:
             name = DEFAULT
         case name:
@@ -85,7 +91,13 @@ def _plan_of(wanted: Wanted) -> tuple[Plan, str]:
     strategy = Strategy.objects.named(name, wanted.service.tenant)
     if strategy is None:
         raise Invalid("The rollout cannot start.", fields={"strategy": f"there is no strategy {name!r}"})
-    return parse(strategy.steps), strategy.name
+    return parse(strategy.steps, options=strategy.options), strategy.name
+
+
+def is_return(service: Service, version: Version) -> bool:
+    """It was stable before one of the last promotions: it proved itself, and may still be loaded."""
+    lately = Rollout.objects.filter(service=service, state=State.PROMOTED).order_by("-pk")[:RETURN_WINDOW]
+    return any(version.pk in (one.from_version_id, one.to_version_id) for one in lately)
 
 
 def _check_others(wanted: Wanted, others: list[Rollout], stable: Version | None) -> None:
@@ -121,6 +133,7 @@ def start(wanted: Wanted, *, actor: Actor, reason: str = "", retry_of: Rollout |
             to_version=wanted.version,
             strategy_name=ready.strategy_name,
             steps=ready.plan.as_json(),
+            options=ready.plan.options_as_json(),
             on_new_version=wanted.on_new_version,
             message="Waiting for the controller",
             retry_of=retry_of,
@@ -171,7 +184,7 @@ def _resumed(row: Rollout) -> dict[str, Any]:
             started = row.step_started_at
             return going | {"judged_from": now} | ({"step_started_at": started + held} if started else {})
         case _:
-            return going | {"step_started_at": now, "judged_from": now}
+            return going | {"step_started_at": now, "judged_from": now, "beside_from": now}
 
 
 def skip(rollout: Rollout, *, actor: Actor, reason: str = "", revision: int | None = None) -> Rollout:
@@ -209,8 +222,17 @@ def retry(rollout: Rollout, *, actor: Actor, reason: str = "", revision: int | N
     """A new rollout with the same plan; the old record stays as it ended."""
     check(rollout, "retry", actor=actor)
     check_revision(rollout, revision)
-    wanted = Wanted(rollout.service, rollout.to_version, rollout.steps, rollout.on_new_version)
+    strategy = {"steps": rollout.steps, **rollout.options}
+    wanted = Wanted(rollout.service, rollout.to_version, strategy, rollout.on_new_version)
     return start(wanted, actor=actor, reason=reason, retry_of=rollout)
+
+
+def go_back(rollout: Rollout, *, actor: Actor, reason: str) -> Rollout:
+    """After a promotion that turned out badly: the version before takes over again, at once."""
+    if rollout.from_version is None:
+        raise Conflict(f"Rollout {rollout.pk} replaced nothing; there is no version to go back to.")
+    wanted = Wanted(rollout.service, rollout.from_version, RETURN)
+    return start(wanted, actor=actor, reason=reason)
 
 
 VERBS: dict[str, Callable[..., Rollout]] = {

@@ -6,7 +6,7 @@ every tick tells the fleet again until it obeys, whatever failed in between.
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -18,11 +18,11 @@ from console.metrics.source import SignalSource
 from console.services import leases
 from console.tenants.permissions import process
 from inference.models import Version
-from rollouts import decide as d
+from rollouts import decisions as d
+from rollouts.decide import decide
 from rollouts.measure import measure
 from rollouts.models import Rollout
 from rollouts.observe import progress_of, seen_by
-from rollouts.plan import SetWeight
 from rollouts.record import note, record
 from rollouts.states import Reason, State
 from rollouts.traffic.base import Standing, TrafficTarget
@@ -94,7 +94,7 @@ def _advance(rollout: Rollout, world: World, fence: int) -> None:
             return
         now = clock.now()
         standing = world.target.look(rollout.service, rollout.to_version)
-        decision = d.decide(rollout.plan, progress_of(rollout), seen_by(rollout, standing), now)
+        decision = decide(rollout.plan, progress_of(rollout), seen_by(rollout, standing), now)
         _apply(rollout, decision, standing, world, fence, now)
         if not isinstance(decision, d.Measure | d.Abort | d.Promote | d.Install | d.Withdraw):
             return
@@ -113,7 +113,8 @@ def _apply(
         case d.Start(sentence):
             # Whoever waited for another rollout replaces what that one left as stable.
             stable = Version.objects.filter(service=service, number=standing.stable_version or 0).first()
-            write("begin", sentence, state=State.PROGRESSING, reason=Reason.NONE, from_version=stable)
+            begun = {"state": State.PROGRESSING, "reason": Reason.NONE, "from_version": stable}
+            write("begin", sentence, begun_at=now, **begun)
         case d.Clear(number, sentence):
             left = Version.objects.get(service=service, number=number)
             world.target.withdraw(service, left, actor=actor, fence=fence)
@@ -122,12 +123,18 @@ def _apply(
             # Written before it is done: whoever ends this rollout then knows that there is something to take away.
             if rollout.placed_at is None:
                 write("place", sentence, placed_at=now)
-            replicas = standing.stable_replicas
+            replicas = rollout.plan.replicas_at(rollout.step_index, standing.stable_replicas)
             world.target.place(service, version, replicas=replicas, actor=actor, fence=fence)
         case d.Shift(percent, sentence, outage):
             world.target.shift(service, version, weight_percent=percent, actor=actor, fence=fence)
             outages = rollout.outages + outage
             write("shift", sentence, weight_percent=percent, outages=outages)
+        case d.Scale(replicas, sentence):
+            world.target.place(service, version, replicas=replicas, actor=actor, fence=fence)
+            write("scale", sentence)
+        case d.Route(routing, sentence):
+            world.target.route(service, version, routing=routing, actor=actor, fence=fence)
+            write("route", sentence)
         case d.NextStep(index, sentence, evidence):
             write("next_step", sentence, evidence, **_entering(rollout, index, now))
         case d.PauseNow(reason, sentence, evidence):
@@ -137,7 +144,9 @@ def _apply(
         case d.Promote(sentence):
             write("promote", sentence, **ended(State.PROMOTED))
         case d.Install():
-            world.target.install(service, version, actor=actor, fence=fence)
+            watch = rollout.plan.watch
+            warm = watch.seconds if watch else 0.0
+            world.target.install(service, version, warm_seconds=warm, actor=actor, fence=fence)
         case d.Withdraw():
             world.target.withdraw(service, version, actor=actor, fence=fence)
         case d.Settle():
@@ -153,16 +162,21 @@ def ended(state: State, reason: Reason = Reason.NONE) -> dict[str, Any]:
 def _entering(rollout: Rollout, index: int, now: datetime) -> dict[str, Any]:
     """The columns of a rollout that enters step `index`, whose clock starts now."""
     changes: dict[str, Any] = {"step_index": index, "step_started_at": now, "judged_from": now}
-    left = rollout.plan.step(rollout.step_index)
-    if rollout.traffic_since is None and isinstance(left, SetWeight) and left.percent > 0:
+    plan, left = rollout.plan, rollout.step_index
+    reached = plan.weight_at(left) > 0 or plan.routing_at(left).sends
+    if rollout.traffic_since is None and index > left and reached:
         changes["traffic_since"] = now
     return changes
 
 
 def _settle(rollout: Rollout) -> None:
+    now = clock.now()
+    changes: dict[str, Any] = {"settled_at": now}
+    if rollout.state == State.PROMOTED and (watch := rollout.plan.watch) is not None:
+        changes["watch_until"] = now + timedelta(seconds=watch.seconds)
     with transaction.atomic():
         # Together: a lease given back by a rollout that still thinks it has to act would be taken over again.
-        note(rollout, "", settled_at=clock.now())
+        note(rollout, "", **changes)
         leases.release(rollout.target, rollout.owner)
 
 

@@ -3,14 +3,44 @@
 Order is safety first: the end, then a canary that cannot answer, then the way to the wanted weight, then the step.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from rollouts.gates import Gate, Measured, Outcome, Standing, assess, worst
-from rollouts.plan import Analysis, Pause, Plan, SetWeight
+from rollouts.decisions import (
+    KEEP_WAITING,
+    Abort,
+    Clear,
+    Decision,
+    Install,
+    Measure,
+    NextStep,
+    PauseNow,
+    Place,
+    Progress,
+    Promote,
+    Route,
+    Scale,
+    Seen,
+    Settle,
+    Shift,
+    Start,
+    Wait,
+    Withdraw,
+)
+from rollouts.durations import text_of
+from rollouts.judging import (
+    analyse,
+    before_promotion,
+    beside_of,
+    experiment,
+    joined,
+    measure_due,
+    next_step,
+    verdict_beside,
+)
+from rollouts.plan import Analysis, Experiment, Pause, Plan, Routing, SetWeight
 from rollouts.states import TERMINAL, Reason, State
+from rollouts.steps import SetCanaryScale
+from rollouts.verdicts import Do
 
 DEADLINE = timedelta(seconds=600)
 # A replica that crashes once while it loads may have been unlucky; one that cannot load crashes again within this.
@@ -18,135 +48,6 @@ LOAD_GRACE = timedelta(seconds=10)
 # How long the end of a rollout waits for every live node to do it.
 SETTLING = timedelta(seconds=30)
 MAX_OUTAGES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The row, as far as a decision needs it."""
-
-    state: State
-    reason: Reason
-    from_version: int | None
-    to_version: int
-    step_index: int
-    weight_percent: int
-    moved_at: datetime
-    step_started_at: datetime | None = None
-    judged_from: datetime | None = None
-    traffic_since: datetime | None = None
-    outages: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the traffic target says now, and the measurements of this step.
-
-    canary_weight: None when the canary has no placement. applied: every live node does what was last asked.
-    """
-
-    stable_version: int | None
-    canary_version: int | None
-    canary_weight: int | None
-    wanted: int
-    ready: int
-    failed_detail: str
-    applied: bool
-    measured: tuple[Measured, ...] = ()
-
-
-# Decisions
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """sentence: what for; empty when the row says it already."""
-
-    sentence: str
-
-
-KEEP_WAITING = Wait("")
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """Take away a canary that nobody owns any more."""
-
-    version: int
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """outage: the canary lost its last ready replica, so the weight is not a step's but 0."""
-
-    to_percent: int
-    sentence: str
-    outage: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    index: int
-    sentence: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    gates: tuple[Gate, ...]
-    standings: tuple[Standing, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PauseNow:
-    reason: Reason
-    sentence: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    reason: Reason
-    sentence: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Promote:
-    """The rollout succeeded. The fleet is told after this is recorded, and told again until it obeys."""
-
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Install:
-    """After the end: make the new version the stable one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Withdraw:
-    """After the end: take the canary away, stable gets everything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """After the end: the fleet does what the state says."""
-
-
-Decision = (
-    Wait | Start | Clear | Place | Shift | NextStep | Measure | PauseNow | Abort | Promote | Install | Withdraw
-    | Settle
-)  # fmt: skip
 
 
 def decide(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision:
@@ -167,7 +68,7 @@ def decide(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision:
         )
     if seen.canary_version is None:
         return Place(f"Asked for the replicas of version {at.to_version}")
-    return _reach_weight(plan, at, seen, now) or _walk(plan, at, seen, now)
+    return _reach_weight(plan, at, seen, now) or _keep_time(plan, at, now) or _walk(plan, at, seen, now)
 
 
 def _after_the_end(at: Progress, seen: Seen, now: datetime) -> Decision:
@@ -194,14 +95,65 @@ def _reach_weight(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decisi
         return KEEP_WAITING if at.state is State.PAUSED else _await_replicas(at, seen, now)
     if plan.step(at.step_index) is None:
         return None  # past the end, where the promotion itself moves all the traffic
+    return _reach_scale(plan, at, seen) or _reach_routing(plan, at, seen, now)
+
+
+def _reach_scale(plan: Plan, at: Progress, seen: Seen) -> Decision | None:
+    replicas = plan.replicas_at(at.step_index, seen.stable_replicas)
+    if seen.canary_replicas == replicas:
+        return None
+    return Scale(replicas, f"Asked for {replicas} replicas of version {at.to_version}")
+
+
+def _reach_routing(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision | None:
+    """Weight and routes of the step. More traffic only once the replicas for it are ready."""
     wanted = plan.weight_at(at.step_index)
     if wanted not in (at.weight_percent, seen.canary_weight) or at.weight_percent != seen.canary_weight:
+        needed = -(-seen.stable_replicas * wanted // 100)
+        if wanted > (seen.canary_weight or 0) and seen.ready < needed:
+            if now - at.moved_at >= DEADLINE:
+                late = f"{seen.ready} of the {needed} replicas that {wanted} % need are ready"
+                return Abort(Reason.DEADLINE, f"{late} after {DEADLINE.total_seconds():.0f} s")
+            return Wait(f"Waiting for room: {wanted} % need {needed} ready replicas, there are {seen.ready}")
         return Shift(wanted, f"Sent {wanted} % to version {at.to_version}")
+    routing = plan.routing_at(at.step_index)
+    if seen.routing != routing:
+        return Route(routing, _routing_sentence(routing, at.to_version))
+    return None
+
+
+def _routing_sentence(routing: Routing, version: int) -> str:
+    parts = [f"tenants {', '.join(routing.tenants)}"] if routing.tenants else []
+    parts += [f"requests with {', '.join(dict.fromkeys(m.header for m in routing.matches))}"] * bool(
+        routing.matches
+    )
+    parts += [f"{routing.mirror_percent} % in the shadow"] * bool(routing.mirror_percent)
+    return (
+        f"Routed {' and '.join(parts)} to version {version}"
+        if parts
+        else "Took all routes beside the weight away"
+    )
+
+
+def _keep_time(plan: Plan, at: Progress, now: datetime) -> Decision | None:
+    """The plan's own deadlines. Time in which it waits for a person does not count against the step."""
+    if at.state is State.PAUSED or plan.step(at.step_index) is None:
+        return None
+    limits = plan.deadlines
+    for what, seconds, since in (
+        (f"step {at.step_index + 1}", limits.step_seconds, at.step_started_at),
+        ("the rollout", limits.rollout_seconds, at.started_at),
+    ):
+        if seconds is not None and since is not None and now - since >= timedelta(seconds=seconds):
+            sentence = f"{what} took longer than {text_of(seconds)}"
+            if limits.then is Do.PAUSE:
+                return PauseNow(Reason.DEADLINE, f"Paused: {sentence}")
+            return Abort(Reason.DEADLINE, sentence)
     return None
 
 
 def _anything_sent(at: Progress, seen: Seen) -> bool:
-    return at.weight_percent > 0 or (seen.canary_weight or 0) > 0
+    return at.weight_percent > 0 or (seen.canary_weight or 0) > 0 or seen.routing.sends
 
 
 def _await_replicas(at: Progress, seen: Seen, now: datetime) -> Decision:
@@ -218,28 +170,54 @@ def _await_replicas(at: Progress, seen: Seen, now: datetime) -> Decision:
 
 
 def _walk(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision:
+    beside = beside_of(plan, at, seen, now)
+    found = verdict_beside(beside) if beside else None
+    if found is not None and not (isinstance(found, PauseNow) and at.state is State.PAUSED):
+        return found
     if at.state is State.PAUSED:
-        return KEEP_WAITING
+        return measure_due(beside, now) or KEEP_WAITING
+    following = _step(plan, at, seen, now)
+    if isinstance(following, Promote) and beside:
+        following = before_promotion(plan, beside) or following
+    if isinstance(following, Measure | Wait):
+        return joined(following, measure_due(beside, now))
+    return following
+
+
+def _step(plan: Plan, at: Progress, seen: Seen, now: datetime) -> Decision:
     step = plan.step(at.step_index)
+    if isinstance(step, Pause | Analysis | Experiment) and at.step_started_at is None:
+        # The first step of all: its clock starts once the version is there.
+        return (
+            NextStep(at.step_index, f"Began: {step.sentence}")
+            if seen.applied
+            else Wait("Waiting for every node")
+        )
     match step:
         case None:
             return Promote(f"Promoted version {at.to_version}: every step is done")
-        case SetWeight():
-            return _set_weight(plan, step, at, seen, now)
         case Pause():
             return _pause(plan, step, at, now)
         case Analysis():
-            return _analyse(plan, step, at, seen.measured, now)
+            return analyse(plan, step.gates, at, seen.measured, now)
+        case Experiment():
+            return experiment(plan, step, at, seen, now)
+        case SetCanaryScale() if seen.ready < seen.wanted:
+            return _await_replicas(at, seen, now)
+        case SetWeight():
+            return _apply(plan, f"send {step.percent} %", at, seen, now)
+    return _apply(plan, step.sentence, at, seen, now)
 
 
-def _set_weight(plan: Plan, step: SetWeight, at: Progress, seen: Seen, now: datetime) -> Decision:
+def _apply(plan: Plan, what: str, at: Progress, seen: Seen, now: datetime) -> Decision:
+    """A step that is done once every node does it."""
     if seen.applied:
-        return _next(plan, at, f"Every node sends {step.percent} % to version {at.to_version}")
+        return next_step(plan, at, f"Every node does it: {what}")
     if now - at.moved_at >= DEADLINE:
         return Abort(
-            Reason.DEADLINE, f"not every node sends {step.percent} % after {DEADLINE.total_seconds():.0f} s"
+            Reason.DEADLINE, f"not every node does it after {DEADLINE.total_seconds():.0f} s: {what}"
         )
-    return Wait(f"Waiting for every node to send {step.percent} %")
+    return Wait(f"Waiting for every node to {what}")
 
 
 def _pause(plan: Plan, step: Pause, at: Progress, now: datetime) -> Decision:
@@ -247,55 +225,5 @@ def _pause(plan: Plan, step: Pause, at: Progress, now: datetime) -> Decision:
         return PauseNow(Reason.PAUSE_STEP, "Paused by the plan until a person resumes")
     until = (at.step_started_at or now) + timedelta(seconds=step.duration_seconds)
     if now >= until:
-        return _next(plan, at, f"Paused for {step.duration_seconds:g} s")
+        return next_step(plan, at, f"Paused for {step.duration_seconds:g} s")
     return Wait(f"Pausing until {until:%H:%M:%S} UTC")
-
-
-def _analyse(
-    plan: Plan, step: Analysis, at: Progress, measured: Sequence[Measured], now: datetime
-) -> Decision:
-    started = at.judged_from or at.step_started_at or now
-    standings = [assess(gate, measured, started_at=started, now=now) for gate in step.gates]
-    deciding = worst(standings)
-    match deciding.outcome:
-        case Outcome.ABORT:
-            assert deciding.deciding is not None
-            return Abort(deciding.reason, deciding.deciding.sentence, dict(deciding.deciding.evidence))
-        case Outcome.PAUSE:
-            assert deciding.deciding is not None
-            return PauseNow(
-                deciding.reason, f"Paused: {deciding.deciding.sentence}", dict(deciding.deciding.evidence)
-            )
-        case Outcome.PASSED:
-            return _next(plan, at, f"Passed: {_passed_sentence(standings, measured)}", _summary(standings))
-    due = tuple(standing.gate for standing in standings if standing.next_at <= now)
-    return Measure(due, tuple(standings)) if due else Wait(_running_sentence(standings))
-
-
-def _next(plan: Plan, at: Progress, sentence: str, evidence: Mapping[str, Any] | None = None) -> NextStep:
-    following = plan.step(at.step_index + 1)
-    then = "promote" if following is None else following.sentence
-    return NextStep(at.step_index + 1, f"{sentence}; next: {then}", evidence or {})
-
-
-def _passed_sentence(standings: Sequence[Standing], measured: Sequence[Measured]) -> str:
-    """The last word of each gate."""
-    last = {one.gate: one.sentence for one in measured}
-    return "; ".join(last[standing.gate.name] for standing in standings)
-
-
-def _running_sentence(standings: Sequence[Standing]) -> str:
-    parts = []
-    for standing in standings:
-        text = f"{standing.gate.name} {min(standing.passes, standing.gate.count)} of {standing.gate.count} passed"
-        if standing.deciding is not None and standing.unknown_since is not None:
-            text = f"{text}, {standing.deciding.sentence}"
-        parts.append(text)
-    return f"Judging: {'; '.join(parts)}"
-
-
-def _summary(standings: Sequence[Standing]) -> dict[str, Any]:
-    return {
-        standing.gate.name: {"passes": standing.passes, "fails": standing.fails, "count": standing.gate.count}
-        for standing in standings
-    }

@@ -13,7 +13,7 @@ Without bad answers M stays 1: there is no division by zero and no empty vector.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -22,6 +22,8 @@ import numpy as np
 _WORSE = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 # The canary is not as bad as the harm that would not be accepted.
 _BETTER = (0.1, 0.25, 0.4, 0.5, 0.6, 0.75)
+# The canary's own bad share is below the floor: these multiples of the floor are bet on.
+_CLEAN = (0.02, 0.1, 0.25, 0.5)
 
 
 class Conclusion(StrEnum):
@@ -50,18 +52,25 @@ class Risk:
     """alpha: chance of calling an equal version worse. beta: of accepting one that is `harm` times as bad.
 
     harm: the ratio of bad shares that would not be accepted. Between 1 and harm both conclusions are right.
+    floor: a bad share below which the canary is acceptable whatever stable's is; 0 asks for the comparison alone.
+    Then two ways lead to acceptance and share beta.
     """
 
     alpha: float = 0.01
     beta: float = 0.05
     harm: float = 2.0
+    floor: float = 0.0
 
     def shared_by(self, tests: int) -> "Risk":
         """The error budget split evenly: any of the tests may end the rollout, so their chances of error add up.
 
         beta is not split: a version is accepted only when every test accepts it.
         """
-        return Risk(self.alpha / max(1, tests), self.beta, self.harm)
+        return replace(self, alpha=self.alpha / max(1, tests))
+
+    @property
+    def beta_each(self) -> float:
+        return self.beta / 2 if self.floor else self.beta
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,10 @@ class Evidence:
     risk: Risk = field(default_factory=Risk)
     worse: tuple[float, ...] = (0.0,) * len(_WORSE)
     better: tuple[float, ...] = (0.0,) * len(_BETTER)
+    clean: tuple[float, ...] = (0.0,) * len(_CLEAN)
     worse_peak: float = 0.0
     better_peak: float = 0.0
+    clean_peak: float = 0.0
     canary: int = 0
     canary_bad: int = 0
     stable: int = 0
@@ -89,16 +100,30 @@ class Evidence:
                 total + _log_ratio(window, harm, harm * ratio)
                 for total, ratio in zip(better, _BETTER, strict=True)
             )
+        clean = self._cleaner(window)
         return Evidence(
             self.risk,
             worse,
             better,
+            clean,
             max(self.worse_peak, _log_mean(worse)),
             max(self.better_peak, _log_mean(better)),
+            max(self.clean_peak, _log_mean(clean)),
             self.canary + window.canary,
             self.canary_bad + window.canary_bad,
             self.stable + window.stable,
             self.stable_bad + window.stable_bad,
+        )
+
+    def _cleaner(self, window: Window) -> tuple[float, ...]:
+        """Against "the canary's bad share is at least the floor": a bet on Bernoulli trials."""
+        floor = self.risk.floor
+        if not floor:
+            return self.clean
+        good = window.canary - window.canary_bad
+        return tuple(
+            total + window.canary_bad * math.log(part) + good * math.log((1.0 - part * floor) / (1.0 - floor))
+            for total, part in zip(self.clean, _CLEAN, strict=True)
         )
 
     def after_all(self, windows: Iterable[Window]) -> "Evidence":
@@ -114,14 +139,15 @@ class Evidence:
 
     @property
     def e_acceptable(self) -> float:
-        return math.exp(min(_log_mean(self.better), 700.0))
+        """The larger of the two ways to acceptance."""
+        return math.exp(min(max(_log_mean(self.better), _log_mean(self.clean)), 700.0))
 
     @property
     def conclusion(self) -> Conclusion:
         """What was once proved stays proved; being worse counts before being acceptable."""
         if self.worse_peak >= -math.log(self.risk.alpha):
             return Conclusion.WORSE
-        if self.better_peak >= -math.log(self.risk.beta):
+        if max(self.better_peak, self.clean_peak) >= -math.log(self.risk.beta_each):
             return Conclusion.ACCEPTABLE
         return Conclusion.OPEN
 
@@ -184,7 +210,7 @@ def windows_to_conclude(
         return None
     bad_canary, bad_stable = min(1.0, bad_share * ratio) * canary, bad_share * stable
     fastest = 0.0
-    for null, bets, chance in ((1.0, _WORSE, risk.alpha), (risk.harm, _BETTER, risk.beta)):
+    for null, bets, chance in ((1.0, _WORSE, risk.alpha), (risk.harm, _BETTER, risk.beta_each)):
         needed = math.log(len(bets) / chance)
         for bet in bets:
             growth = _growth(canary, stable, bad_canary, bad_stable, null, null * bet)

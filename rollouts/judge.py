@@ -1,10 +1,11 @@
 """The judgement of one measurement: readings in, verdict and sentence out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from console.metrics.source import Indicator, NoData, ProviderError, Reading, Value
-from rollouts.gates import Gate, Verdict
+from rollouts.gates import Gate
+from rollouts.verdicts import Verdict
 
 _WORDS = {
     Indicator.REQUESTS: "requests",
@@ -13,6 +14,8 @@ _WORDS = {
     Indicator.LATENCY_P50: "p50 latency",
     Indicator.LATENCY_P95: "p95 latency",
     Indicator.LATENCY_P99: "p99 latency",
+    Indicator.SLOW_SHARE: "share of slow answers",
+    Indicator.AGREEMENT: "agreement with stable",
 }
 
 
@@ -31,6 +34,7 @@ class Judgement:
     stable_value: float | None = None
     source: str = ""
     query: str = ""
+    told: dict[str, Any] = field(default_factory=dict)
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -46,6 +50,8 @@ class Judgement:
 
 def wants_stable(gate: Gate, canary: Reading) -> bool:
     """Stable is read for a comparison, and on a breach: when both are ill, the canary is not to blame alone."""
+    if gate.indicator is Indicator.AGREEMENT:
+        return False  # it compares with stable already
     return gate.max_ratio_to_stable is not None or (
         isinstance(canary, Value) and _absolute(gate, canary.value) is Verdict.FAILED
     )
@@ -173,11 +179,12 @@ def _limit(gate: Gate, side: str = "") -> str:
 
 
 def _word(gate: Gate) -> str:
+    assert gate.indicator is not None
     return _WORDS[gate.indicator]
 
 
-def show(indicator: Indicator, value: float) -> str:
-    """A value of the indicator with its unit."""
+def show(indicator: Indicator | None, value: float) -> str:
+    """A value of the indicator with its unit; None is a query's, which has none."""
     match indicator:
         case Indicator.LATENCY_P50 | Indicator.LATENCY_P95 | Indicator.LATENCY_P99:
             return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
@@ -185,5 +192,5 @@ def show(indicator: Indicator, value: float) -> str:
             return f"{value:.3g}/s"
         case Indicator.REQUESTS:
             return f"{value:.0f}"
-        case Indicator.ERROR_RATIO:
+        case _:
             return f"{value:.2g}"

@@ -1,37 +1,94 @@
 """Taking the measurements that are due: read the indicators, judge them, keep the rows."""
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from console.metrics.source import Query, SignalSource
-from rollouts.decide import Measure
-from rollouts.gates import Gate, Standing, Verdict
-from rollouts.judge import judge, wants_stable
+from console.metrics.source import Indicator, Query, Reading, SignalSource
+from rollouts.compare import look
+from rollouts.conditions import judge_query
+from rollouts.decisions import Measure
+from rollouts.evidence import Window
+from rollouts.gates import Gate
+from rollouts.judge import Judgement, judge, wants_stable
 from rollouts.models import Measurement, Rollout
 from rollouts.record import add_measurements
+from rollouts.standings import Standing
+from rollouts.verdicts import Verdict
 
 _SHORTEST_WINDOW_SECONDS = 2.0
 
 
 def measure(rollout: Rollout, due: Measure, source: SignalSource, now: datetime) -> None:
     standings = {standing.gate.name: standing for standing in due.standings}
-    rows = [_take(rollout, gate, standings[gate.name], source, now) for gate in due.gates]
+    rows = [
+        _row(rollout, gate, judgement, now)
+        for gate in due.gates
+        for judgement in _judgements(rollout, gate, standings[gate.name], source, now)
+    ]
     add_measurements(rollout, rows)
 
 
-def _take(
+def _judgements(
     rollout: Rollout, gate: Gate, standing: Standing, source: SignalSource, now: datetime
-) -> Measurement:
-    window = window_seconds(gate, standing, rollout.traffic_since, now)
-    canary = source.read(_query(rollout, gate, rollout.to_version.number, window))
+) -> Iterator[Judgement]:
+    if gate.judge is not None:
+        for metric in gate.judge.metrics:
+            yield _compared(rollout, gate, metric, source, now)
+    elif gate.query:
+        yield judge_query(gate, source.ask(gate.query, at=now.timestamp()))
+    else:
+        since = rollout.traffic_since or rollout.step_started_at
+        yield _one(rollout, gate, window_seconds(gate, standing, since, now), source)
+
+
+def _one(rollout: Rollout, gate: Gate, window: float, source: SignalSource) -> Judgement:
+    assert gate.indicator is not None
+    canary = source.read(
+        _query(rollout, gate.indicator, rollout.to_version.number, window, gate.objective_ms)
+    )
     stable = None
     if rollout.from_version is not None and wants_stable(gate, canary):
-        stable = source.read(_query(rollout, gate, rollout.from_version.number, window))
-    judgement = judge(gate, canary, stable)
+        stable = source.read(
+            _query(rollout, gate.indicator, rollout.from_version.number, window, gate.objective_ms)
+        )
+    return judge(gate, canary, stable)
+
+
+def _compared(
+    rollout: Rollout, gate: Gate, metric: Indicator, source: SignalSource, now: datetime
+) -> Judgement:
+    """One look: what was counted since the last one, so that no request is evidence twice."""
+    assert gate.judge is not None
+    earlier = looks_of(rollout, gate, metric)
+    since = earlier[-1][0] if earlier else rollout.traffic_since or now
+    window = max((now - since).total_seconds(), _SHORTEST_WINDOW_SECONDS)
+
+    def read(version: int) -> Reading:
+        return source.read(
+            _query(rollout, metric, version, window, gate.judge.objective_ms if gate.judge else None),
+            at=now.timestamp(),
+        )
+
+    stable = read(rollout.from_version.number) if rollout.from_version is not None else None
+    windows = [one for _, one in earlier]
+    return look(gate, metric, windows, read(rollout.to_version.number), stable).judgement
+
+
+def looks_of(rollout: Rollout, gate: Gate, metric: Indicator) -> Sequence[tuple[datetime, Window]]:
+    """Everything this rollout's judge has seen of a metric, in all steps: evidence does not begin anew with a step."""
+    rows = Measurement.objects.filter(rollout=rollout, gate=gate.name, metric=metric).order_by("id")
+    if rollout.beside_from is not None:
+        rows = rows.filter(at__gt=rollout.beside_from)
+    return [(row.at, Window(*row.evidence["window"])) for row in rows if "window" in row.evidence]
+
+
+def _row(rollout: Rollout, gate: Gate, judgement: Judgement, now: datetime) -> Measurement:
     return Measurement(
         rollout=rollout,
         step_index=rollout.step_index,
         gate=gate.name,
-        indicator=gate.indicator,
+        indicator=gate.indicator or "",
+        metric=judgement.told.get("metric", ""),
         at=now,
         verdict=judgement.verdict,
         value=judgement.value,
@@ -41,6 +98,7 @@ def _take(
         source=judgement.source[:16],
         query=judgement.query,
         detail=judgement.sentence[:500],
+        evidence=judgement.told,
     )
 
 
@@ -61,5 +119,7 @@ def window_seconds(gate: Gate, standing: Standing, traffic_since: datetime | Non
     return max(float(int(window)), _SHORTEST_WINDOW_SECONDS)
 
 
-def _query(rollout: Rollout, gate: Gate, version: int, window: float) -> Query:
-    return Query(gate.indicator, rollout.service.name, version, window_seconds=window)
+def _query(
+    rollout: Rollout, indicator: Indicator, version: int, window: float, objective_ms: float | None
+) -> Query:
+    return Query(indicator, rollout.service.name, version, window_seconds=window, objective_ms=objective_ms)

@@ -20,6 +20,8 @@ class Strategy(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="strategies")
     name = models.SlugField(max_length=63)
     steps = models.JSONField(help_text="validated by rollouts.plan")
+    options = models.JSONField(default=dict, help_text="background, watch, deadline, sticky; likewise")
+    source = models.TextField(blank=True, help_text="the foreign text it was imported from, as it was given")
     revision = models.PositiveIntegerField(default=1)
 
     objects = StrategyQuerySet.as_manager()
@@ -44,6 +46,7 @@ class Rollout(models.Model):
     to_version = models.ForeignKey(Version, on_delete=models.PROTECT, related_name="rollouts")
     strategy_name = models.CharField(max_length=63, blank=True)
     steps = models.JSONField()
+    options = models.JSONField(default=dict)
     on_new_version = models.CharField(max_length=9, default="supersede")
 
     state = models.CharField(max_length=11, choices=State, default=State.QUEUED)
@@ -60,6 +63,13 @@ class Rollout(models.Model):
     judged_from = models.DateTimeField(
         null=True, help_text="gates count the measurements of the step since then"
     )
+    beside_from = models.DateTimeField(
+        null=True,
+        help_text="the gates beside the steps count since then: a person resumed what they had stopped",
+    )
+    begun_at = models.DateTimeField(
+        null=True, help_text="its turn came; the plan's deadline counts from here"
+    )
     paused_at = models.DateTimeField(null=True)
     placed_at = models.DateTimeField(null=True, help_text="the canary's replicas were asked for")
     traffic_since = models.DateTimeField(null=True, help_text="every node sent the canary its first requests")
@@ -73,6 +83,9 @@ class Rollout(models.Model):
     settled_at = models.DateTimeField(
         null=True, help_text="after the end: the fleet does what the state says and the lease is given back"
     )
+    watch_until = models.DateTimeField(null=True, help_text="the promoted version is watched until then")
+    watch_ended_at = models.DateTimeField(null=True)
+    watch_outcome = models.CharField(max_length=9, blank=True, help_text="kept, returned or cancelled")
     retry_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="retries")
 
     revision = models.PositiveIntegerField(
@@ -97,6 +110,11 @@ class Rollout(models.Model):
             models.Index(fields=["state"], name="rollout_by_state"),
             # What every tick asks for, once a second, for as long as the history grows.
             models.Index(fields=["id"], condition=Q(settled_at__isnull=True), name="rollout_not_settled"),
+            models.Index(
+                fields=["id"],
+                condition=Q(watch_until__isnull=False, watch_ended_at__isnull=True),
+                name="rollout_watched",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -120,7 +138,7 @@ class Rollout(models.Model):
 
     @property
     def plan(self) -> Plan:
-        return parse(self.steps)
+        return parse(self.steps, options=self.options)
 
     @property
     def target(self) -> str:
@@ -149,6 +167,7 @@ class Measurement(models.Model):
     step_index = models.PositiveSmallIntegerField()
     gate = models.CharField(max_length=63)
     indicator = models.CharField(max_length=32, blank=True)
+    metric = models.CharField(max_length=32, blank=True, help_text="of the judge, which looks at several")
     at = models.DateTimeField()
     verdict = models.CharField(
         max_length=14, help_text="pass, fail, inconclusive, no_data, provider_error, low_evidence"
@@ -160,6 +179,7 @@ class Measurement(models.Model):
     source = models.CharField(max_length=16)
     query = models.TextField()
     detail = models.CharField(max_length=500, blank=True)
+    evidence = models.JSONField(default=dict, help_text="the judge's counts, e-values and interval")
 
     class Meta:
         ordering = ["id"]

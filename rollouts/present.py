@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rollouts.gates import Measured, Standing, Verdict, assess
 from rollouts.models import Decision, Measurement, Rollout
 from rollouts.observe import measured_in_step
 from rollouts.plan import Analysis, Pause, Step
+from rollouts.standings import Measured, Standing, assess
 from rollouts.states import State
+from rollouts.verdicts import Verdict
 
 SHOWN_MEASUREMENTS, SHOWN_DECISIONS = 200, 200
 

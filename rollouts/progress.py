@@ -10,11 +10,14 @@ from console.ui.signals import Figure
 from console.ui.words import span
 from inference.fleet import Readiness, readiness
 from inference.models import Placement, Version
-from rollouts.gates import Gate, Outcome, Standing, Verdict
+from rollouts.gates import Gate
 from rollouts.models import Measurement, Rollout
-from rollouts.plan import Analysis, Pause, SetWeight
+from rollouts.plan import Analysis, Experiment, Pause, SetWeight
 from rollouts.present import StepView
+from rollouts.standings import Outcome, Standing
 from rollouts.states import State
+from rollouts.steps import SetCanaryScale, SetHeaderRoute, SetMirrorRoute, SetTenantRoute
+from rollouts.verdicts import Verdict
 
 VERDICT_ROLES = {
     Verdict.PASSED: "ok",
@@ -112,6 +115,16 @@ def _words(view: StepView) -> tuple[str, str]:
             return "Pause", span(view.step.duration_seconds)
         case Analysis(gates):
             return "Judge", ", ".join(gate.name for gate in gates)
+        case SetCanaryScale():
+            return "Scale", view.step.sentence.removeprefix("scale the new version ")
+        case SetHeaderRoute(name, matches):
+            return "Headers", ", ".join(one.header for one in matches) or f"no {name}"
+        case SetTenantRoute(tenants):
+            return "Tenants", ", ".join(tenants) or "none"
+        case SetMirrorRoute(percent):
+            return "Shadow", f"{percent} %" if percent else "stopped"
+        case Experiment(percent):
+            return "Experiment", f"{percent} % in the shadow, {span(view.step.duration_seconds)}"
 
 
 def time_left(views: Sequence[StepView], now: datetime) -> datetime | None:
@@ -127,7 +140,7 @@ def time_left(views: Sequence[StepView], now: datetime) -> datetime | None:
 
 
 def _end_of(standing: Standing, now: datetime) -> datetime:
-    left = max(standing.gate.count - standing.passes - standing.fails, 0)
+    left = max((standing.gate.count or 0) - standing.passes - standing.fails, 0)
     if left == 0:
         return now
     return max(standing.next_at, now) + timedelta(seconds=(left - 1) * standing.gate.interval_seconds)
@@ -163,22 +176,28 @@ def _gate_row(view: StepView, standing: Standing, last: Measurement | None) -> G
         value=_show(gate.indicator, last.value if last is not None else None),
         n=last.requests if last is not None else None,
         limit=_limit(gate, last.stable_value if last is not None else None),
-        passed=f"{min(standing.passes, gate.count)} of {gate.count}",
+        passed=f"{min(standing.passes, gate.count)} of {gate.count}" if gate.count else str(standing.passes),
         sentence=last.detail if last is not None else f"measured every {gate.interval_seconds:g} s",
         at=last.at if last is not None else None,
     )
 
 
-def _show(indicator: Indicator, value: float | None) -> str:
-    """In the units of the page's charts: a ratio as percent."""
+def _show(indicator: Indicator | None, value: float | None) -> str:
+    """In the units of the page's charts: a ratio as percent. A query's value has no unit."""
     if value is None:
         return "–"
+    if indicator is None:
+        return f"{value:.4g}"
     shown = signals.in_words(indicator, value)
     return f"{shown.text} {shown.unit}".strip()
 
 
 def _limit(gate: Gate, stable: float | None) -> str:
     """What the gate allows; a relative limit as what it came to against stable last time."""
+    if gate.judge is not None:
+        return f"at most {gate.judge.risk.harm:g} × stable"
+    if gate.query:
+        return gate.success or f"not ({gate.failure})"
     if gate.maximum is not None:
         return _show(gate.indicator, gate.maximum)
     if gate.minimum is not None:

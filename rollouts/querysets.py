@@ -36,6 +36,10 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
         """What a controller has to look at: unfinished ones, and finished ones the fleet does not obey yet."""
         return self.filter(settled_at=None)
 
+    def watched(self) -> Self:
+        """Promoted ones whose version is still looked at."""
+        return self.filter(watch_until__isnull=False, watch_ended_at=None)
+
     def before(self, rollout: Rollout) -> Self:
         """Earlier ones of the same service that still have a say there."""
         return self.due().filter(service_id=rollout.service_id, pk__lt=rollout.pk)

@@ -74,6 +74,8 @@ BUILT_IN: dict[str, list[dict[str, Any]]] = {
     ],
     "immediate": [{"setWeight": 100}],
 }
+# The way back to a version that has already carried the traffic: loaded, it takes over at once.
+RETURN = [{"setWeight": 100}]
 
 
 def ensure_defaults(**_: object) -> None:

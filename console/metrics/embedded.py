@@ -8,7 +8,7 @@ import redis
 
 from console.kit import clock
 from console.metrics import promql
-from console.metrics.histogram import histogram_quantile
+from console.metrics.histogram import bound_of, histogram_quantile
 from console.metrics.source import (
     MAX_POINTS,
     Indicator,
@@ -17,11 +17,12 @@ from console.metrics.source import (
     ProviderError,
     Query,
     Reading,
+    Sampling,
     Value,
 )
 from console.metrics.tape import SAMPLES_KEY, STALE_SECONDS, SeriesKey, Shape, Tape, increases
 
-_LATENCIES = frozenset(promql.QUANTILES)
+_LATENCIES = frozenset({*promql.QUANTILES, Indicator.SLOW_SHARE})
 
 
 class _Selection:
@@ -32,6 +33,8 @@ class _Selection:
         self._by_shape: dict[int, list[SeriesKey]] = {}
         latency = query.indicator in _LATENCIES
         self._metrics = {promql.BUCKETS, promql.COUNT} if latency else {promql.REQUESTS}
+        if query.indicator is Indicator.AGREEMENT:
+            self._metrics = {promql.COMPARED}
         self._tenant = None if latency else query.tenant
 
     def __call__(self, shape: Shape) -> list[SeriesKey]:
@@ -71,6 +74,10 @@ class EmbeddedSource:
             )
         with self._tape.lock:
             return self._reading(query, _Selection(query), at)
+
+    def ask(self, text: str, *, at: float | None = None) -> Sampling:
+        at = clock.now().timestamp() if at is None else at
+        return ProviderError("PromQL needs a Prometheus server; none is configured", at, self.name, text)
 
     def series(
         self, query: Query, *, start: float, end: float, step_seconds: float
@@ -122,6 +129,15 @@ def _compute(query: Query, grown: list[tuple[SeriesKey, float]]) -> tuple[float,
             answers = sum(growth for key, growth in grown if not key.label("code").startswith("4"))
             errors = sum(growth for key, growth in grown if key.label("code").startswith("5"))
             return (errors / answers if answers > 0 else math.nan), answers
+        case Indicator.AGREEMENT:
+            compared = sum(g for key, g in grown if key.label("agreement") in ("agree", "disagree"))
+            agreed = sum(growth for key, growth in grown if key.label("agreement") == "agree")
+            return (agreed / compared if compared > 0 else math.nan), compared
+        case Indicator.SLOW_SHARE:
+            bound = bound_of(query.objective_ms or 0.0)
+            count = sum(growth for key, growth in grown if key.name == promql.COUNT)
+            quick = sum(g for key, g in grown if key.name == promql.BUCKETS and float(key.label("le")) == bound)
+            return (max(0.0, 1.0 - quick / count) if count > 0 else math.nan), count
         case _:
             return _latency(promql.QUANTILES[query.indicator], grown)
 

@@ -1,7 +1,18 @@
 """`histogram_quantile` as Prometheus computes it, so that both sources agree on a latency."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
+
+# Upper bounds in seconds of pilothouse_request_duration_seconds, as inference.plane.metrics counts it.
+BOUNDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+
+
+def bound_of(objective_ms: float) -> float:
+    """The first bound at or above an objective; above the last one, the last."""
+    return BOUNDS[min(bisect_left(BOUNDS, objective_ms / 1e3), len(BOUNDS) - 1)]
 
 
 def histogram_quantile(quantile: float, buckets: Iterable[tuple[float, float]]) -> float:

@@ -12,7 +12,17 @@ from urllib3.util.retry import Retry
 
 from console.kit import clock
 from console.metrics import promql
-from console.metrics.source import MAX_POINTS, NoData, Point, ProviderError, Query, Reading, Value
+from console.metrics.source import (
+    MAX_POINTS,
+    NoData,
+    Point,
+    ProviderError,
+    Query,
+    Reading,
+    Sampled,
+    Sampling,
+    Value,
+)
 
 CONNECT_SECONDS, READ_SECONDS = 2.0, 5.0
 
@@ -59,6 +69,15 @@ class PrometheusSource:
         if requests_seen is None or math.isinf(value):
             return no_data(f"nothing was counted for {_subject(query)}")
         return Value(value, requests_seen, at, self.name, expression)
+
+    def ask(self, text: str, *, at: float | None = None) -> Sampling:
+        at = clock.now().timestamp() if at is None else at
+        params = {"time": f"{at:.3f}", "timeout": self._server_timeout}
+        try:
+            answer = self._ask(lambda: self._client.custom_query(text, params=params))
+            return Sampled(_result_of(answer), at, self.name, text)
+        except _Failed as failure:
+            return ProviderError(str(failure), at, self.name, text)
 
     def series(
         self, query: Query, *, start: float, end: float, step_seconds: float
@@ -107,6 +126,16 @@ class PrometheusSource:
         if not isinstance(answer, list):
             raise _Failed("Prometheus answered with a scalar where a vector was asked for")
         return answer
+
+
+def _result_of(answer: list[Any]) -> float | list[float]:
+    """As Argo types an answer: a scalar is a number, a vector all its values, a matrix all samples of all series."""
+    try:
+        if len(answer) == 2 and isinstance(answer[0], int | float):
+            return float(answer[1])
+        return [float(text) for one in answer for _, text in one.get("values", [one.get("value")])]
+    except (TypeError, ValueError, AttributeError):
+        raise _Failed("Prometheus answered with something that no condition can judge") from None
 
 
 def _finite(value: float) -> float | None:

@@ -7,6 +7,7 @@ window began (else the first value may be hours old).
 
 import json
 
+from console.metrics.histogram import bound_of
 from console.metrics.source import Indicator, Query
 
 QUANTILES = {Indicator.LATENCY_P50: 0.5, Indicator.LATENCY_P95: 0.95, Indicator.LATENCY_P99: 0.99}
@@ -14,6 +15,7 @@ QUANTILES = {Indicator.LATENCY_P50: 0.5, Indicator.LATENCY_P95: 0.95, Indicator.
 REQUESTS = "pilothouse_requests_total"
 BUCKETS = "pilothouse_request_duration_seconds_bucket"
 COUNT = "pilothouse_request_duration_seconds_count"
+COMPARED = "pilothouse_shadow_compared_total"
 
 # How far back a series may have been silent and still be the same one: longer than any gap in scraping we expect.
 _MEMORY = "1h"
@@ -40,6 +42,14 @@ def value_expression(query: Query) -> str:
             errors = _increase(REQUESTS, [*_matchers(query), 'code=~"5.."'], window)
             answers = requests_expression(query)
             return f"(sum({errors}) or 0 * {answers}) / {answers}"
+        case Indicator.SLOW_SHARE:
+            bound = f'le="{bound_of(query.objective_ms or 0.0):g}"'
+            quick = _increase(BUCKETS, [*_matchers(query, with_tenant=False), bound], window)
+            return f"clamp_min(1 - sum({quick}) / {requests_expression(query)}, 0)"
+        case Indicator.AGREEMENT:
+            agreed = _increase(COMPARED, [*_matchers(query), 'agreement="agree"'], window)
+            compared = requests_expression(query)
+            return f"(sum({agreed}) or 0 * {compared}) / {compared}"
         case _:
             buckets = _increase(BUCKETS, _matchers(query, with_tenant=False), window)
             quantile = QUANTILES[query.indicator]
@@ -55,6 +65,9 @@ def requests_expression(query: Query) -> str:
         case Indicator.ERROR_RATIO:
             answers = _increase(REQUESTS, [*_matchers(query), 'code!~"4.."'], window)
             return f"sum({answers})"
+        case Indicator.AGREEMENT:
+            compared = _increase(COMPARED, [*_matchers(query), 'agreement=~"agree|disagree"'], window)
+            return f"sum({compared})"
         case _:
             return f"sum({_increase(COUNT, _matchers(query, with_tenant=False), window)})"
 

@@ -16,6 +16,9 @@ class Indicator(StrEnum):
 
     error_ratio: answers with code 5xx over all answers but refusals of the client's own making (4xx), 0..1.
     latency_*: milliseconds, interpolated inside a histogram bucket as Prometheus' histogram_quantile does.
+    slow_share: answers that took longer than `Query.objective_ms`, over all answers, 0..1. The objective counts as the
+    next bound of the histogram (histogram.BOUNDS), so that it is a count and no guess.
+    agreement: answers of the shadow that agree with the one that was served, over all compared, 0..1.
     """
 
     REQUESTS = "requests"
@@ -24,6 +27,8 @@ class Indicator(StrEnum):
     LATENCY_P50 = "latency_p50_ms"
     LATENCY_P95 = "latency_p95_ms"
     LATENCY_P99 = "latency_p99_ms"
+    SLOW_SHARE = "slow_share"
+    AGREEMENT = "agreement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Query:
     version: int | None = None
     tenant: str | None = None
     window_seconds: float = 60.0
+    objective_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,19 @@ Reading = Value | NoData | ProviderError
 
 
 @dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a query in the source's own language found: a number, or the numbers of all series without their labels."""
+
+    result: float | list[float]
+    at: float
+    source: str
+    query: str
+
+
+Sampling = Sampled | NoData | ProviderError
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """value None: a gap."""
 
@@ -80,6 +99,10 @@ class SignalSource(Protocol):
 
     def read(self, query: Query, *, at: float | None = None) -> Reading:
         """The indicator over the window that ends at `at` (default now). Never raises for a far side that is away."""
+
+    def ask(self, text: str, *, at: float | None = None) -> Sampling:
+        """A query in PromQL. A source without that language says so as ProviderError. An empty answer is Sampled([]):
+        whether that is no data or an answer is for the condition to say."""
 
     def series(
         self, query: Query, *, start: float, end: float, step_seconds: float

@@ -22,6 +22,7 @@ _KEPT_METRICS = frozenset(
         "pilothouse_requests_total",
         "pilothouse_request_duration_seconds_bucket",
         "pilothouse_request_duration_seconds_count",
+        "pilothouse_shadow_compared_total",
     }
 )
 _PAGE = 500

@@ -4,10 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.kit.errors import Conflict
-from console.metrics.source import Indicator, NoData, Point, ProviderError, Query, Reading, Value
+from console.metrics.source import (
+    Indicator,
+    NoData,
+    Point,
+    ProviderError,
+    Query,
+    Reading,
+    Sampled,
+    Sampling,
+    Value,
+)
 from console.services.models import Service
 from console.tenants.permissions import Actor
 from inference.models import Version
+from rollouts.plan import NO_ROUTING, Routing
 from rollouts.traffic.base import Standing
 
 
@@ -26,8 +37,12 @@ class FakeTarget:
     wanted: int = 1
     failed: str = ""
     applied: bool = True
+    warm_seconds: float = 0.0
     highest_fence: int = 0
     away: bool = False
+    replicas: int = 1
+    stable_replicas: int = 1
+    routing: Routing = NO_ROUTING
     crash_at: str = ""
     calls: list[str] = field(default_factory=list)
     before_look: Callable[[], None] | None = None
@@ -37,20 +52,22 @@ class FakeTarget:
             self.before_look()
         return Standing(
             stable_version=self.stable,
-            stable_replicas=1,
+            stable_replicas=self.stable_replicas,
             canary_version=self.canary,
             canary_weight=self.canary_weight if self.canary is not None else None,
             wanted=self.wanted if self.canary is not None else 0,
             ready=self.ready if self.canary is not None else 0,
             failed_detail=self.failed,
             applied=self.applied,
+            canary_replicas=self.replicas,
+            routing=self.routing,
         )
 
     def place(self, service: Service, version: Version, *, replicas: int, actor: Actor, fence: int) -> None:
         with self._call(f"place {version.number}", fence):
             if self.canary not in (None, version.number):
                 raise Conflict("another canary")
-            self.canary = version.number
+            self.canary, self.replicas, self.wanted = version.number, replicas, max(self.wanted, replicas)
 
     def shift(
         self, service: Service, version: Version, *, weight_percent: int, actor: Actor, fence: int
@@ -60,14 +77,24 @@ class FakeTarget:
                 raise Conflict("not the canary")
             self.canary_weight = weight_percent
 
-    def install(self, service: Service, version: Version, *, actor: Actor, fence: int) -> None:
+    def route(
+        self, service: Service, version: Version, *, routing: Routing, actor: Actor, fence: int
+    ) -> None:
+        with self._call(f"route {version.number}", fence):
+            self.routing = routing
+
+    def install(
+        self, service: Service, version: Version, *, warm_seconds: float, actor: Actor, fence: int
+    ) -> None:
         with self._call(f"install {version.number}", fence):
             self.stable, self.canary, self.canary_weight = version.number, None, 0
+            self.routing, self.warm_seconds = NO_ROUTING, warm_seconds
 
     def withdraw(self, service: Service, version: Version, *, actor: Actor, fence: int) -> None:
         with self._call(f"withdraw {version.number}", fence):
             if self.canary == version.number:
                 self.canary, self.canary_weight, self.ready = None, 0, 0
+                self.routing = NO_ROUTING
 
     def _call(self, name: str, fence: int) -> "_Call":
         if self.away:
@@ -106,9 +133,19 @@ class FakeSource:
     requests: float = 100.0
     errors: dict[int, float] = field(default_factory=dict)
     latency: dict[int, float] = field(default_factory=dict)
+    slow: dict[int, float] = field(default_factory=dict)
+    agreement: float = 1.0
+    answers: dict[str, float | list[float]] = field(default_factory=dict)
     no_data: bool = False
     away: bool = False
     asked: list[Query] = field(default_factory=list)
+
+    def ask(self, text: str, *, at: float | None = None) -> Sampling:
+        if self.away:
+            return ProviderError("connection refused", 0.0, self.name, text)
+        if self.no_data:
+            return NoData("no node has reported", 0.0, self.name, text)
+        return Sampled(self.answers.get(text, []), at or 0.0, self.name, text)
 
     def read(self, query: Query, *, at: float | None = None) -> Reading:
         self.asked.append(query)
@@ -118,11 +155,15 @@ class FakeSource:
         if self.no_data:
             return NoData("no requests in the last 15 s", 0.0, self.name, text)
         version = query.version or 0
-        value = (
-            self.errors.get(version, 0.0)
-            if query.indicator is Indicator.ERROR_RATIO
-            else self.latency.get(version, 20.0)
-        )
+        match query.indicator:
+            case Indicator.ERROR_RATIO:
+                value = self.errors.get(version, 0.0)
+            case Indicator.SLOW_SHARE:
+                value = self.slow.get(version, 0.0)
+            case Indicator.AGREEMENT:
+                value = self.agreement
+            case _:
+                value = self.latency.get(version, 20.0)
         return Value(value, self.requests, 0.0, self.name, text)
 
     def series(

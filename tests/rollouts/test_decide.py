@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from rollouts import decide as d
-from rollouts.gates import Measured, Verdict
+from rollouts import decisions as d
+from rollouts.decide import decide
 from rollouts.plan import parse
+from rollouts.standings import Measured
 from rollouts.states import Reason, State
+from rollouts.verdicts import Verdict
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PLAN = parse(
@@ -111,23 +113,23 @@ def failed(seconds_ago: float) -> Measured:
     ],
 )  # fmt: skip
 def test_decisions(row: dict[str, Any], world: dict[str, Any], expected: type[d.Decision]) -> None:
-    decision = d.decide(PLAN, replace(ROW, **row), replace(WORLD, **world), NOW)
+    decision = decide(PLAN, replace(ROW, **row), replace(WORLD, **world), NOW)
     assert isinstance(decision, expected), decision
 
 
 def test_a_canary_without_ready_replicas_gets_weight_0() -> None:
-    decision = d.decide(PLAN, ROW, replace(WORLD, ready=0), NOW)
+    decision = decide(PLAN, ROW, replace(WORLD, ready=0), NOW)
     assert isinstance(decision, d.Shift) and (decision.to_percent, decision.outage) == (0, True)
 
 
 def test_an_abort_carries_the_numbers_of_the_measurement() -> None:
     row = replace(ROW, step_index=2, judged_from=ago(20))
-    decision = d.decide(PLAN, row, replace(WORLD, measured=(failed(5),)), NOW)
+    decision = decide(PLAN, row, replace(WORLD, measured=(failed(5),)), NOW)
     assert decision == d.Abort(Reason.BREACH, "error ratio 0.5 is above", {"value": 0.5})
 
 
 def test_load_failures_keep_their_reason() -> None:
     row = replace(ROW, weight_percent=0, traffic_since=None, moved_at=ago(11))
-    decision = d.decide(PLAN, row, replace(WORLD, canary_weight=0, ready=0, failed_detail="no such op"), NOW)
+    decision = decide(PLAN, row, replace(WORLD, canary_weight=0, ready=0, failed_detail="no such op"), NOW)
     assert isinstance(decision, d.Abort) and decision.reason is Reason.LOAD_FAILED
     assert "no such op" in decision.sentence

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from console.metrics.source import Indicator, NoData, ProviderError, Reading, Value
-from rollouts.gates import Do, Gate, Measured, Outcome, Policy, Verdict, assess, worst
+from rollouts.gates import Gate
 from rollouts.judge import judge, wants_stable
+from rollouts.standings import Measured, Outcome, assess, worst
+from rollouts.verdicts import Do, Policy, Verdict
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ERRORS = Gate("errors", Indicator.ERROR_RATIO, maximum=0.02, min_requests=20)
