@@ -1,6 +1,8 @@
-"""The judgement of one answer to a query: Argo's rules for success and failure conditions."""
+"""The judgement of one answer, of a query or of a web request: Argo's rules for success and failure conditions."""
 
+import json
 import math
+from typing import Any
 
 from console.metrics.source import NoData, ProviderError, Sampled, Sampling
 from rollouts.expressions import EvaluationError, SyntaxProblem, evaluate, parse
@@ -9,7 +11,7 @@ from rollouts.judge import Judgement
 from rollouts.verdicts import Verdict
 
 
-def judge_query(gate: Gate, sampling: Sampling) -> Judgement:
+def judge_answer(gate: Gate, sampling: Sampling) -> Judgement:
     """An empty answer on which a condition has no outcome is no data; any other condition without one is an error.
 
     Only success given: fail is its opposite. Only failure: pass is its opposite. Both true: fail. Neither:
@@ -44,12 +46,12 @@ def _judge(gate: Gate, sampled: Sampled) -> Judgement:
     return _judgement(gate, Verdict.INCONCLUSIVE, neither, sampled)
 
 
-def show_result(result: float | list[float]) -> str:
+def show_result(result: Any) -> str:
     """As Argo writes a measurement's value: 0.97 or [0.97,1]."""
     if isinstance(result, list):
-        inner = ",".join(f"{value:g}" for value in result[:5])
+        inner = ",".join(show_result(value) for value in result[:5])
         return f"[{inner}{',...' if len(result) > 5 else ''}]"
-    return f"{result:g}"
+    return f"{result:g}" if isinstance(result, float) else json.dumps(result)[:100]
 
 
 def _judgement(gate: Gate, verdict: Verdict, sentence: str, sampling: Sampling) -> Judgement:

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from console.metrics.source import Indicator, Query, Reading, SignalSource
+from rollouts import webmetric
 from rollouts.compare import look
-from rollouts.conditions import judge_query
+from rollouts.conditions import judge_answer
 from rollouts.decisions import Measure
 from rollouts.evidence import Window
-from rollouts.gates import Gate
+from rollouts.gates import Gate, filled
 from rollouts.judge import Judgement, judge, wants_stable
 from rollouts.models import Measurement, Rollout
 from rollouts.record import add_measurements
@@ -34,8 +35,14 @@ def _judgements(
     if gate.judge is not None:
         for metric in gate.judge.metrics:
             yield _compared(rollout, gate, metric, source, now)
+    elif gate.web is not None:
+        yield judge_answer(gate, webmetric.ask(gate.web, at=now.timestamp()))
     elif gate.query:
-        yield judge_query(gate, source.ask(gate.query, at=now.timestamp()))
+        stable = rollout.from_version.number if rollout.from_version else None
+        text = filled(
+            gate.query, service=rollout.service.name, canary=rollout.to_version.number, stable=stable
+        )
+        yield judge_answer(gate, source.ask(text, at=now.timestamp()))
     else:
         since = rollout.traffic_since or rollout.step_started_at
         yield _one(rollout, gate, window_seconds(gate, standing, since, now), source)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollouts.durations import text_of
-from rollouts.gates import Gate, parse_gate
+from rollouts.gate_reading import parse_gate
+from rollouts.gates import Gate
 from rollouts.reading import Fields, Problems
 
 MAX_GATES, MAX_MATCHES, MAX_TENANTS = 20, 20, 100

@@ -6,7 +6,7 @@ from the same counters, so a verdict does not depend on which one is installed.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 MAX_POINTS = 1000
 
@@ -75,9 +75,12 @@ Reading = Value | NoData | ProviderError
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a query in the source's own language found: a number, or the numbers of all series without their labels."""
+    """What a query in the source's own language found: a number, or the numbers of all series without their labels.
 
-    result: float | list[float]
+    Of a web request: any JSON value.
+    """
+
+    result: Any
     at: float
     source: str
     query: str
