@@ -28,7 +28,13 @@ from rollouts.models import Rollout
 from rollouts.present import detail, outcome_of, summary
 from rollouts.serializers import ReasonBody, RolloutBody, RolloutDetailOut, RolloutOut, WaitOut
 from rollouts.states import State
-from rollouts.strategy_api import StrategyDetail, StrategyList
+from rollouts.strategy_api import (
+    StrategyDetail,
+    StrategyExport,
+    StrategyImport,
+    StrategyList,
+    StrategyReplay,
+)
 
 
 def visible(request: Request) -> QuerySet[Rollout]:
@@ -189,5 +195,8 @@ urlpatterns = [
         for verb in actions.VERBS
     ),
     path("strategies", StrategyList.as_view(), name="strategies"),
+    path("strategies/import", StrategyImport.as_view(), name="strategy-import"),
     path("strategies/<int:pk>", StrategyDetail.as_view(), name="strategy"),
+    path("strategies/<int:pk>/export", StrategyExport.as_view(), name="strategy-export"),
+    path("strategies/<int:pk>/replay", StrategyReplay.as_view(), name="strategy-replay"),
 ]

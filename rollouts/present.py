@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from console.metrics.choose import source
+from console.metrics.source import Indicator, Query, Value
+from inference.models import Placement
 from rollouts.models import Decision, Measurement, Rollout
-from rollouts.observe import measured_in_step
-from rollouts.plan import Analysis, Pause, Step
+from rollouts.observe import measured_beside, measured_in_step
+from rollouts.plan import Analysis, Experiment, Pause, Step
 from rollouts.standings import Measured, Standing, assess
 from rollouts.states import State
 from rollouts.verdicts import Verdict
@@ -35,11 +38,11 @@ def _view(rollout: Rollout, index: int, step: Step, now: datetime) -> StepView:
     status = _status(rollout, index)
     started = rollout.step_started_at if status == "now" else None
     until = None
-    if isinstance(step, Pause) and step.duration_seconds is not None and started is not None:
+    if isinstance(step, Pause | Experiment) and step.duration_seconds is not None and started is not None:
         until = started + timedelta(seconds=step.duration_seconds)
     gates: list[Standing] = []
     last: list[Measured | None] = []
-    if isinstance(step, Analysis) and status != "next":
+    if isinstance(step, Analysis | Experiment) and status != "next":
         measured = measured_in_step(rollout, index, since=rollout.judged_from if status == "now" else None)
         for gate in step.gates:
             mine = [one for one in measured if one.gate == gate.name]
@@ -97,9 +100,57 @@ def detail(rollout: Rollout, *, now: datetime) -> dict[str, Any]:
     return {
         **summary(rollout),
         "steps": [_step_json(view, rollout) for view in steps_of(rollout, now=now)],
+        "beside": [
+            _gate_json(standing, last, cancelled=rollout.is_terminal)
+            for standing, last in beside_of(rollout, now=now)
+        ],
+        "watch": _watch_json(rollout),
+        "weights": weights_of(rollout),
         "measurements": [measurement_json(row) for row in reversed(measurements)],
         "decisions": [decision_json(row) for row in reversed(decisions)],
     }
+
+
+def beside_of(rollout: Rollout, *, now: datetime) -> list[tuple[Standing, Measured | None]]:
+    """The gates beside the steps, each with its last measurement."""
+    background = rollout.plan.background
+    if background is None:
+        return []
+    measured = measured_beside(rollout)
+    started = rollout.beside_from or rollout.traffic_since or rollout.created_at
+    found = []
+    for gate in background.gates:
+        mine = [one for one in measured if one.gate == gate.name]
+        standing = assess(gate, measured, started_at=started, now=now)
+        found.append((standing, mine[-1] if mine else None))
+    return found
+
+
+def _watch_json(rollout: Rollout) -> dict[str, Any] | None:
+    if rollout.watch_until is None:
+        return None
+    outcome = rollout.watch_outcome or None
+    return {"until": iso(rollout.watch_until), "ended_at": iso(rollout.watch_ended_at), "outcome": outcome}
+
+
+def weights_of(rollout: Rollout) -> dict[str, Any]:
+    """Percent of the requests: what the plan wants, what the nodes were told, what was measured in a minute."""
+    placed = Placement.objects.filter(service=rollout.service, version=rollout.to_version).first()
+    return {
+        "wanted": rollout.weight_percent,
+        "told": placed.weight_percent if placed is not None else None,
+        "measured": None if rollout.is_terminal else measured_share(rollout),
+    }
+
+
+def measured_share(rollout: Rollout) -> float | None:
+    """None while nothing is known; requests of the shadow are not among them."""
+    name = rollout.service.name
+    canary = source().read(Query(Indicator.REQUESTS, name, rollout.to_version.number))
+    whole = source().read(Query(Indicator.REQUESTS, name))
+    if not isinstance(whole, Value) or whole.value <= 0:
+        return None
+    return round(100 * canary.value / whole.value, 1) if isinstance(canary, Value) else None
 
 
 def _step_json(view: StepView, rollout: Rollout) -> dict[str, Any]:
@@ -149,6 +200,8 @@ def measurement_json(row: Measurement) -> dict[str, Any]:
         "source": row.source,
         "query": row.query,
         "sentence": row.detail,
+        "metric": row.metric or None,
+        "evidence": row.evidence,
     }
 
 

@@ -13,34 +13,59 @@ from rollouts.models import Strategy
 from rollouts.plan import parse
 
 
-def create(name: str, steps: list[Any], *, tenant: Tenant, actor: Actor, reason: str = "") -> Strategy:
+def create(
+    name: str,
+    steps: Any,
+    *,
+    tenant: Tenant,
+    actor: Actor,
+    options: Any = None,
+    reason: str = "",
+    source: str = "",
+) -> Strategy:
+    """steps: a list, or an object with steps and options. source: the foreign text it comes from."""
     require(actor, "strategy.edit", tenant)
-    plan = parse(steps)
+    plan = parse(steps, options=options)
     try:
         with transaction.atomic():
-            strategy = Strategy.objects.create(tenant=tenant, name=name, steps=plan.as_json())
-            _audit(actor, "strategy.create", strategy, reason=reason, after=strategy.steps)
+            strategy = Strategy.objects.create(
+                tenant=tenant, name=name, steps=plan.as_json(), options=plan.options_as_json(), source=source
+            )
+            _audit(actor, "strategy.create", strategy, reason=reason, after=face(strategy))
     except IntegrityError:
         raise Conflict(f"{tenant} has a strategy {name} already.", fields={"name": "taken"}) from None
     return strategy
 
 
 def edit(
-    strategy: Strategy, steps: list[Any], *, actor: Actor, reason: str = "", revision: int | None = None
+    strategy: Strategy,
+    steps: Any,
+    *,
+    actor: Actor,
+    options: Any = None,
+    reason: str = "",
+    revision: int | None = None,
 ) -> Strategy:
     require(actor, "strategy.edit", strategy.tenant)
-    plan = parse(steps)
-    before = strategy.steps
+    plan = parse(steps, options=options)
+    before = face(strategy)
     with transaction.atomic():
-        strategy = etags.write(strategy, expected=revision, steps=plan.as_json())
-        _audit(actor, "strategy.edit", strategy, reason=reason, before=before, after=strategy.steps)
+        strategy = etags.write(
+            strategy, expected=revision, steps=plan.as_json(), options=plan.options_as_json()
+        )
+        _audit(actor, "strategy.edit", strategy, reason=reason, before=before, after=face(strategy))
     return strategy
+
+
+def face(strategy: Strategy) -> dict[str, Any]:
+    """What an audit row says of a strategy."""
+    return {"steps": strategy.steps, **strategy.options}
 
 
 def delete(strategy: Strategy, *, actor: Actor, reason: str = "") -> None:
     require(actor, "strategy.edit", strategy.tenant)
     with transaction.atomic():
-        _audit(actor, "strategy.delete", strategy, reason=reason, before=strategy.steps)
+        _audit(actor, "strategy.delete", strategy, reason=reason, before=face(strategy))
         strategy.delete()
 
 
