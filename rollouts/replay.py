@@ -115,7 +115,7 @@ class _Past:
         return reading
 
     def _thinned(self, indicator: Indicator, reading: Value, share: float) -> Value:
-        """What a share of these requests would have shown: the fewer, the noisier, which is what false alarms are made of.
+        """What a share of these requests would have shown: the fewer, the noisier, and noise makes false alarms.
 
         Latencies cannot be thinned without single requests; they stay as they were.
         """

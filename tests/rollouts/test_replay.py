@@ -24,10 +24,10 @@ def test_a_gate_that_is_too_strict_for_few_requests_is_found_out(story: Story) -
     strict = parse(steps({**QUICK, "max": 0.02}))
     loose = parse(steps({"judge": {"metrics": ["error_ratio"], "max_duration": "2h"}, "interval": "10s"}))
     found = over_past(strict, service, hours=24, starts=20, source=story.source).as_json()
-    judged = over_past(loose, service, hours=24, starts=20, source=story.source).as_json()
+    judged = over_past(loose, service, hours=24, starts=100, source=story.source).as_json()
     assert found["aborted"] >= 15
-    assert judged["aborted"] == 0
-    assert judged["promoted"] == 20
+    assert judged["aborted"] <= 2
+    assert judged["promoted"] >= 95
     assert found["sentence"].startswith("Of 20 starts")
 
 
