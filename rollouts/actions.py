@@ -13,7 +13,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from console.kit import clock
-from console.kit.errors import Conflict, Invalid
+from console.kit.errors import Conflict, Forbidden, Invalid
 from console.kit.etags import check_revision
 from console.services.models import Service
 from console.tenants.permissions import Actor, require
@@ -65,6 +65,7 @@ def draft(wanted: Wanted, *, actor: Actor) -> Draft:
     if wanted.version.service_id != service.pk:
         raise Invalid("The rollout cannot start.", fields={"version": f"is not a version of {service}"})
     plan, name = _plan_of(wanted)
+    check_weight(actor, plan, 0)
     others = list(Rollout.objects.unfinished().filter(service=service).with_names().order_by("pk"))
     stable = Placement.objects.of(service).stable().first()
     _check_others(wanted, others, stable.version if stable else None)
@@ -92,6 +93,17 @@ def _plan_of(wanted: Wanted) -> tuple[Plan, str]:
     if strategy is None:
         raise Invalid("The rollout cannot start.", fields={"strategy": f"there is no strategy {name!r}"})
     return parse(strategy.steps, options=strategy.options), strategy.name
+
+
+def check_weight(actor: Actor, plan: Plan, index: int) -> None:
+    """Raises Forbidden for a token that may not let the version come as far as the plan does before a person looks."""
+    reached = plan.most_weight_from(index)
+    if reached > actor.most_weight_percent:
+        raise Forbidden(
+            f"{actor.name} may give a new version at most {actor.most_weight_percent} %; without a pause for a"
+            f" person this would reach {reached} %.",
+            code="weight_limited",
+        )
 
 
 def is_return(service: Service, version: Version) -> bool:
@@ -253,6 +265,16 @@ def check(rollout: Rollout, verb: str, *, actor: Actor) -> None:
             f"Rollout {rollout.pk} is {rollout.state}; {verb} is not possible now.",
             fields={"state": rollout.state},
         )
+    if verb in _ONWARD:
+        check_weight(actor, rollout.plan, _ONWARD[verb](rollout))
+
+
+# Verbs that move a version on, and the step from which they do.
+_ONWARD: dict[str, Callable[[Rollout], int]] = {
+    "resume": lambda rollout: rollout.step_index + (rollout.reason == Reason.PAUSE_STEP),
+    "skip": lambda rollout: rollout.step_index + 1,
+    "promote": lambda rollout: len(rollout.steps),
+}
 
 
 def _act(

@@ -169,10 +169,15 @@ class Plan:
     def waits_for_person(self) -> bool:
         return any(isinstance(step, Pause) and step.duration_seconds is None for step in self.steps)
 
-    @property
-    def most_weight(self) -> int:
-        """The highest weight of any step; the promotion itself is 100."""
-        return max((step.percent for step in self.steps if isinstance(step, SetWeight)), default=0)
+    def most_weight_from(self, index: int) -> int:
+        """The highest weight that is reached from step `index` on before a pause for a person; 100 is the promotion."""
+        most = self.weight_at(index)
+        for step in self.steps[index:]:
+            if isinstance(step, Pause) and step.duration_seconds is None:
+                return most
+            if isinstance(step, SetWeight):
+                most = max(most, step.percent)
+        return 100
 
     def as_json(self) -> list[dict[str, Any]]:
         return [step.as_json() for step in self.steps]

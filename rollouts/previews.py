@@ -9,6 +9,7 @@ from console.metrics.choose import source
 from console.metrics.source import Indicator, Query, Value
 from console.tenants.permissions import Actor
 from rollouts.actions import Draft, check
+from rollouts.bake import bakes_of
 from rollouts.models import Rollout
 
 
@@ -37,6 +38,19 @@ def of_start(draft: Draft) -> dict[str, Any]:
         "waits_for_person": plan.waits_for_person,
         "supersedes": [other.pk for other in draft.supersedes],
         "waits_for": [other.pk for other in draft.behind],
+        "bakes": [
+            {
+                "step": bake.step,
+                "gate": bake.gate,
+                "equal_seconds": bake.equal_seconds,
+                "harmful_seconds": bake.harmful_seconds,
+                "sentence": bake.sentence,
+            }
+            for bake in bakes_of(
+                plan, wanted.service.name, draft.stable.number if draft.stable else None, source()
+            )
+        ],
+        "options": plan.options_as_json(),
         "steps": [
             {
                 "index": index,

@@ -55,14 +55,27 @@ def token() -> None:
 )
 @click.option("--name", default="cli", show_default=True, help="To tell it from others.")
 @click.option("--expires", type=Lifetime(), help="30d, 12h, or a date; never when left out.")
+@click.option(
+    "--most-weight",
+    type=click.IntRange(0, 100),
+    help="With rollouts:write: how many percent it may give to a new version before a person has to look.",
+)
 @click.option("--reason", default="", help="For the audit log.")
 @json_option
-def create(tenant: str, scopes: tuple[str, ...], name: str, expires: datetime | None, reason: str) -> None:
+def create(
+    tenant: str,
+    scopes: tuple[str, ...],
+    name: str,
+    expires: datetime | None,
+    most_weight: int | None,
+    reason: str,
+) -> None:
     """Make a token. Its secret is printed once, alone on stdout."""
     body = {
         "tenant": tenant,
         "name": name,
         "scopes": [part for scope in scopes for part in scope.split(",") if part],
+        "most_weight_percent": most_weight,
         "expires_at": expires.isoformat() if expires else None,
         "reason": reason,
     }

@@ -136,7 +136,9 @@ def _compute(query: Query, grown: list[tuple[SeriesKey, float]]) -> tuple[float,
         case Indicator.SLOW_SHARE:
             bound = bound_of(query.objective_ms or 0.0)
             count = sum(growth for key, growth in grown if key.name == promql.COUNT)
-            quick = sum(g for key, g in grown if key.name == promql.BUCKETS and float(key.label("le")) == bound)
+            quick = sum(
+                g for key, g in grown if key.name == promql.BUCKETS and float(key.label("le")) == bound
+            )
             return (max(0.0, 1.0 - quick / count) if count > 0 else math.nan), count
         case _:
             return _latency(promql.QUANTILES[query.indicator], grown)

@@ -81,6 +81,9 @@ class Token(models.Model):
     hint = models.CharField(max_length=16, help_text="first characters of the secret, to tell tokens apart")
     sha256 = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list)
+    most_weight_percent = models.PositiveSmallIntegerField(
+        null=True, help_text="what it may let a rollout give to a new version without a person; null is all"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(null=True)
     expires_at = models.DateTimeField(null=True)

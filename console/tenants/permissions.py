@@ -102,7 +102,10 @@ ROLE_FOR_SCOPE: Mapping[Scope, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Whoever acts. scopes None: a person or process, limited by role alone. user_id: also the maker of a token."""
+    """Whoever acts. scopes None: a person or process, limited by role alone. user_id: also the maker of a token.
+
+    most_weight_percent: of a token that may move a new version only so far before a person has to look.
+    """
 
     name: str
     roles: Mapping[int, Role] = field(default_factory=dict)
@@ -110,6 +113,7 @@ class Actor:
     is_superuser: bool = False
     user_id: int | None = None
     token_id: int | None = None
+    most_weight_percent: int = 100
 
     def role_in(self, tenant: "Tenant | int") -> Role | None:
         if self.is_superuser:
@@ -188,6 +192,7 @@ def of_token(token: Token) -> Actor:
         is_superuser=everywhere,
         user_id=token.created_by_id,
         token_id=token.pk,
+        most_weight_percent=100 if token.most_weight_percent is None else token.most_weight_percent,
     )
 
 

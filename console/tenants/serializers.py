@@ -61,6 +61,9 @@ class TokenBody(ReasonBody):
     name = serializers.CharField(max_length=120)
     scopes = serializers.ListField(child=serializers.CharField(max_length=40), max_length=20)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+    most_weight_percent = serializers.IntegerField(
+        min_value=0, max_value=100, required=False, allow_null=True, default=None
+    )
 
 
 class RotateBody(ReasonBody):
@@ -82,6 +85,7 @@ class TokenOut(serializers.ModelSerializer[Token]):
             "kind",
             "hint",
             "scopes",
+            "most_weight_percent",
             "state",
             "created_by",
             "created_at",

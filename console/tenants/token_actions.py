@@ -26,6 +26,7 @@ def create_token(
     scopes: list[str] | tuple[str, ...],
     actor: Actor,
     expires_at: datetime | None = None,
+    most_weight_percent: int | None = None,
     reason: str = "",
 ) -> tuple[Token, str]:
     """A new token and its secret. Scope `infer` alone makes an inference key (`ph_...`), anything else a REST token.
@@ -33,12 +34,12 @@ def create_token(
     Raises Invalid by field, also when the actor may not hand out one of the scopes.
     """
     require(actor, "token.create", tenant)
-    wrong = _wrong(name, scopes, expires_at)
+    wrong = _wrong(name, scopes, expires_at) | _wrong_limit(scopes, most_weight_percent, actor)
     if not wrong and (refused := grantable(actor, scopes, tenant)):
         wrong["scopes"] = "; ".join(f"{scope}: {why}" for scope, why in refused.items())
     if wrong:
         raise Invalid("This token cannot be made.", fields=wrong)
-    token, secret = _make(tenant, name.strip(), sorted(set(scopes)), actor, expires_at)
+    token, secret = _make(tenant, name.strip(), sorted(set(scopes)), actor, expires_at, most_weight_percent)
     _tell(token, actor, "token.create", reason=reason, after=face(token))
     return token, secret
 
@@ -94,7 +95,12 @@ def rotate_token(
     lifetime = token.expires_at - token.created_at if token.expires_at else None
     token.expires_at = end
     successor, secret = _make(
-        token.tenant, token.name, token.scopes, actor, now + lifetime if lifetime else None
+        token.tenant,
+        token.name,
+        token.scopes,
+        actor,
+        now + lifetime if lifetime else None,
+        token.most_weight_percent,
     )
     _tell(
         token,
@@ -114,12 +120,18 @@ def face(token: Token) -> dict[str, Any]:
         "name": token.name,
         "hint": token.hint,
         "scopes": token.scopes,
+        "most_weight_percent": token.most_weight_percent,
         "expires_at": token.expires_at.isoformat() if token.expires_at else None,
     }
 
 
 def _make(
-    tenant: Tenant, name: str, scopes: list[str], actor: Actor, expires_at: datetime | None
+    tenant: Tenant,
+    name: str,
+    scopes: list[str],
+    actor: Actor,
+    expires_at: datetime | None,
+    most_weight_percent: int | None,
 ) -> tuple[Token, str]:
     prefix = tokens.INFERENCE_PREFIX if Scope.INFER in scopes else tokens.REST_PREFIX
     secret = tokens.mint(prefix)
@@ -130,6 +142,7 @@ def _make(
         hint=tokens.hint_of(secret),
         sha256=tokens.digest(secret),
         scopes=scopes,
+        most_weight_percent=most_weight_percent,
         expires_at=expires_at,
     )
     return token, secret
@@ -164,6 +177,21 @@ def _wrong(name: str, scopes: list[str] | tuple[str, ...], expires_at: datetime 
     if expires_at is not None and expires_at <= clock.now():
         wrong["expires_at"] = "is in the past"
     return wrong
+
+
+def _wrong_limit(
+    scopes: list[str] | tuple[str, ...], most_weight_percent: int | None, actor: Actor
+) -> dict[str, str]:
+    """A limit of rollouts; a token that has one cannot hand out a wider one."""
+    if most_weight_percent is None:
+        told = actor.most_weight_percent < 100 and Scope.ROLLOUTS in scopes
+        most = actor.most_weight_percent
+        return {"most_weight_percent": f"at most {most}, your own limit"} if told else {}
+    if Scope.ROLLOUTS not in scopes:
+        return {"most_weight_percent": "belongs to scope rollouts:write"}
+    if not 0 <= most_weight_percent <= min(100, actor.most_weight_percent):
+        return {"most_weight_percent": f"0 to {min(100, actor.most_weight_percent)} percent"}
+    return {}
 
 
 def _tell(

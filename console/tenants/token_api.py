@@ -59,6 +59,7 @@ class TokenList(ListAPIView[Token]):
             name=body["name"],
             scopes=body["scopes"],
             expires_at=body["expires_at"],
+            most_weight_percent=body["most_weight_percent"],
             actor=actor,
             reason=body["reason"],
         )

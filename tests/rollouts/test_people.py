@@ -1,13 +1,14 @@
 """Stories of people's verbs and of newer versions that arrive meanwhile."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from console.audit.models import Entry
-from console.kit.errors import Conflict
+from console.kit.errors import Conflict, Forbidden
 from console.services import leases
-from console.tenants.permissions import SYSTEM, process
+from console.tenants.permissions import SYSTEM, Actor, process
 from rollouts import actions
 from rollouts.models import Measurement, Rollout
 from rollouts.states import Reason, State
@@ -212,3 +213,28 @@ def test_aborting_one_that_waits_leaves_the_running_canary_of_the_same_version_a
     actions.abort(waiting, actor=SYSTEM)
     story.tick(waiting)
     assert waiting.is_settled and story.target.canary == 2
+
+
+def limited(most: int) -> Actor:
+    return replace(SYSTEM, name="token:ci", most_weight_percent=most)
+
+
+def test_a_limited_token_may_move_a_version_only_as_far_as_its_limit(story: Story) -> None:
+    steps: list[dict[str, Any]] = [{"setWeight": 10}, {"pause": {}}, {"setWeight": 50}, {"pause": {}}]
+    wanted = actions.Wanted(story.versions[1].service, story.versions[2], steps)
+    rollout = actions.start(wanted, actor=limited(10))
+    story.tick_until(rollout, lambda row: row.state == State.PAUSED)
+    with pytest.raises(Forbidden, match="at most 10 %; without a pause for a person this would reach 50 %"):
+        actions.resume(rollout, actor=limited(10))
+    with pytest.raises(Forbidden, match="would reach 100 %"):
+        actions.promote(rollout, actor=limited(50))
+    actions.resume(rollout, actor=limited(50))
+    story.tick_until(rollout, lambda row: row.state == State.PAUSED)
+    actions.abort(rollout, actor=limited(10))
+
+
+def test_a_limited_token_cannot_start_what_goes_further_by_itself(story: Story) -> None:
+    wanted = actions.Wanted(story.versions[1].service, story.versions[2], [{"setWeight": 10}])
+    with pytest.raises(Forbidden, match="would reach 100 %") as caught:
+        actions.start(wanted, actor=limited(10))
+    assert caught.value.code == "weight_limited"

@@ -56,7 +56,14 @@ class TokenForm(ReasonForm):
         help_text="infer alone makes an inference key for the plane; anything else a REST token.",
     )
     days = forms.ChoiceField(choices=LIFETIMES, required=False, label="Expires after")
-    field_order = ("name", "scopes", "days", "reason")
+    most_weight_percent = forms.IntegerField(
+        min_value=0,
+        max_value=100,
+        required=False,
+        label="Most weight, %",
+        help_text="With rollouts:write: how far it may move a new version before a person has to look.",
+    )
+    field_order = ("name", "scopes", "days", "most_weight_percent", "reason")
 
 
 @page()
@@ -169,6 +176,7 @@ def new_token(request: HttpRequest, slug: str) -> HttpResponse:
                 scopes=typed["scopes"],
                 actor=actor,
                 expires_at=end,
+                most_weight_percent=typed["most_weight_percent"],
                 reason=typed["reason"],
             )
         except OperationError as error:
