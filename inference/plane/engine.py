@@ -39,6 +39,8 @@ class Engine:
         self, folder: Path, model: str, contract: Contract | None, name: str, options: Options
     ) -> None:
         self.phases: dict[str, float] = {}
+        self.batch_seconds: dict[str, float] = {}
+        self.row_bytes = 0
         self._mark = time.perf_counter()
         platform = contract.spec.platform if contract else "onnx"
         if platform not in RUNTIMES:

@@ -7,6 +7,7 @@ import os
 import socket
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - as the class it is
+from time import monotonic
 from typing import Protocol, cast
 
 import msgspec
@@ -221,7 +222,9 @@ class Link(asyncio.Protocol):
                 parts.append(bytes(gap))
             length += size + gap
         self._touched += free
-        parts[0] = head.pack(length - 4, frames.Kind.RUN, slot, layout, number, rows, *places)
+        left = max([job.deadline for job in jobs]) - monotonic()
+        stop_us = min(max(int(left * 1e6), 1), frames.LONGEST_RUN_US)
+        parts[0] = head.pack(length - 4, frames.Kind.RUN, slot, layout, number, rows, stop_us, *places)
         self.batches[number] = Batch(jobs, rows, slot)
         transport.writelines(parts)
 

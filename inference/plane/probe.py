@@ -23,7 +23,8 @@ class WorkerStatus:
 
     instance: changes with every process. load_phases: seconds by phase (read, session, provider, warmup, first).
     busy_seconds: how long the batch in hand has been running, 0.0 when idle. providers: as the runtime reports
-    them after creation. signature: the graph's, `{}` until loaded.
+    them after creation. signature: the graph's, `{}` until loaded. batch_seconds: of a warm run, by rows as text.
+    row_bytes: memory that a row of a batch takes while it runs. cache: mapped, built or none.
     """
 
     service: str
@@ -42,6 +43,9 @@ class WorkerStatus:
     providers: tuple[str, ...] = ()
     load_phases: dict[str, float] = field(default_factory=dict)
     signature: dict[str, Any] = field(default_factory=dict)
+    batch_seconds: dict[str, float] = field(default_factory=dict)
+    row_bytes: int = 0
+    cache: str = "none"
 
 
 @dataclass(frozen=True, slots=True)

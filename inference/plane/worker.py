@@ -1,72 +1,41 @@
 """The worker process: one replica of one version, behind one Unix socket.
 
-Two threads. The main thread loads and then runs batches, one after the other, straight from the plane's socket. The
-door thread accepts connections, answers probes at any time, hands the newest plane over and watches for SIGTERM.
+The main thread loads and then runs batches, one after the other, straight from the planes' sockets in fair turns. The
+door's thread accepts connections, answers probes at any time and watches for SIGTERM; the watchdog's thread ends runs
+that pass their deadline.
+
+Exit codes: 0 told to stop, 2 wrong command line or socket, 3 the model cannot be loaded, 11 a run that would not stop.
 """
 
 import argparse
 import json
 import os
-import queue
 import resource
-import selectors
 import signal
-import socket
+import struct
 import sys
-import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from inference.contract import Contract, ContractError, from_json, parse_contract
 from inference.graph import signature_to_json
 from inference.plane import frames, slots
+from inference.plane.connections import Connection, Turns
+from inference.plane.door import Door
 from inference.plane.engine import Engine, Output, Timing
 from inference.plane.probe import WorkerStatus
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import LoadError, Options, without_folders
 from inference.plane.samples import read_samples
-from inference.plane.unix import listen
+from inference.plane.standby import wait_for_work
+from inference.plane.watchdog import Watchdog
 from inference.protocol import ReplicaState, encode
 
-DRAIN_SECONDS = 30.0
-GREETING_SECONDS = 1.0
 MAX_LAYOUTS = 1024
-
-
-class Connection:
-    """A plane's socket. Frames may be sent from both threads, so each goes out whole under the lock."""
-
-    def __init__(self, sock: socket.socket, slab: slots.Slab | None) -> None:
-        self.sock = sock
-        self.slab = slab
-        self.layouts: dict[int, frames.Layout] = {}
-        self._lock = threading.Lock()
-
-    def send(self, data: bytes) -> None:
-        with self._lock:
-            self.sock.sendall(data)
-
-    def tell(self, worker: "Worker") -> None:
-        """Send the worker's status; hang up when that fails.
-
-        Asked for under the lock: were it asked for before, an older word of one thread could follow a newer one of the
-        other, and the plane would believe for ever that a ready worker is loading.
-        """
-        try:
-            with self._lock:
-                self.sock.sendall(frames.pack(frames.Kind.STATUS, encode(worker.status())))
-        except OSError:
-            self.hang_up()
-
-    def hang_up(self) -> None:
-        try:
-            self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it already went
+LATE = "the deadline passed inside the model"
 
 
 class Worker:
@@ -80,14 +49,16 @@ class Worker:
         self.batch_safe = True
         self.busy_since: float | None = None
         self.batches = 0
-        self.plane: Connection | None = None
-        self.planes: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
+        self.turns = Turns()
+        self.watchdog: Watchdog | None = None
 
     def become(self, state: ReplicaState, detail: str = "") -> None:
         self.state, self.detail, self.since = state, detail, time.time()
-        plane = self.plane
-        if plane is not None:
-            plane.tell(self)
+        for plane in self.turns.planes:
+            plane.tell(self.status_bytes)
+
+    def status_bytes(self) -> bytes:
+        return encode(self.status())
 
     def status(self) -> WorkerStatus:
         engine, busy = self.engine, self.busy_since
@@ -100,7 +71,7 @@ class Worker:
             state=self.state,
             since=self.since,
             detail=self.detail,
-            connected=self.plane is not None,
+            connected=bool(self.turns.planes),
             busy_seconds=0.0 if busy is None else time.monotonic() - busy,
             batches=self.batches,
             rss_bytes=_rss_bytes(),
@@ -108,6 +79,9 @@ class Worker:
             providers=engine.runtime.providers if engine else (),
             load_phases=dict(engine.phases) if engine else {},
             signature=signature_to_json(engine.runtime.signature) if engine else {},
+            batch_seconds=dict(engine.batch_seconds) if engine else {},
+            row_bytes=engine.row_bytes if engine else 0,
+            cache=engine.runtime.cache if engine else "none",
         )
 
     def load(self) -> None:
@@ -121,67 +95,74 @@ class Worker:
         engine = Engine(folder, given.model, contract, given.service, options)
         self.batch_safe, note = engine.warm_up(read_samples(engine.contract, folder))
         self.engine = engine
+        self.watchdog = Watchdog(engine.runtime.stop)
         self.become(ReplicaState.READY, note)
 
     def serve(self) -> None:
-        """Planes one after the other, until one leaves while draining."""
-        while True:
-            connection = self.planes.get()
+        """Batches of all planes in fair turns, until the last plane leaves while draining."""
+        turns = self.turns
+        while self.state is not ReplicaState.DRAINING or turns.planes:
+            connection = turns.next()
             if connection is None:
-                return
+                continue
             try:
                 self._serve_one(connection)
-            except (EOFError, OSError, ValueError):
-                connection.hang_up()
-            finally:
-                if self.plane is connection:
-                    self.plane = None
-                connection.sock.close()
-                if connection.slab is not None:
-                    connection.slab.close()
-            if self.state is ReplicaState.DRAINING and self.planes.empty():
-                return
+            except (EOFError, OSError, ValueError, LookupError, struct.error):
+                turns.drop(connection)
+            else:
+                turns.done(connection)
 
     def _serve_one(self, connection: Connection) -> None:
-        sock = connection.sock
-        while True:
-            kind, body = frames.receive(sock)
-            if kind is frames.Kind.RUN:
-                self.busy_since = time.monotonic()
-                connection.send(self._run(connection, body))
-                self.batches += 1
-                self.busy_since = None
-            elif kind is frames.Kind.LAYOUT:
-                layout = msgspec.json.decode(body, type=frames.Layout)
-                if layout.id >= MAX_LAYOUTS:
-                    raise ValueError("too many layouts")
-                connection.layouts[layout.id] = layout
-            else:
-                raise ValueError("unexpected frame")
+        kind, body = connection.frame()
+        if kind == frames.Kind.RUN:
+            self.busy_since = time.monotonic()
+            connection.send(self._run(connection, body))
+            self.batches += 1
+            self.busy_since = None
+        elif kind == frames.Kind.LAYOUT:
+            layout = msgspec.json.decode(body, type=frames.Layout)
+            if layout.id >= MAX_LAYOUTS:
+                raise ValueError("too many layouts")
+            connection.layouts[layout.id] = layout
+        else:
+            raise ValueError("unexpected frame")
 
-    def _run(self, connection: Connection, body: bytearray) -> bytes:
-        assert self.engine is not None
-        slot, layout_id, batch, rows = frames.RUN.unpack_from(body)
+    def _run(self, connection: Connection, body: memoryview) -> bytes:
+        engine, watchdog = self.engine, self.watchdog
+        assert engine is not None and watchdog is not None
+        slot, layout_id, batch, rows, stop_us = frames.RUN.unpack_from(body)
         layout = connection.layouts[layout_id]
-        view = memoryview(body)
         at, inline = frames.RUN.size, frames.inline_start(len(layout.inputs))
         buffers = []
         for _ in layout.inputs:
             size, offset = frames.PLACE.unpack_from(body, at)
             at += frames.PLACE.size
             if offset == frames.INLINE:
-                buffers.append(view[inline : inline + size])
+                buffers.append(body[inline : inline + size])
                 inline = frames.padded(inline + size)
             else:
                 assert connection.slab is not None
                 buffers.append(connection.slab.request(slot)[offset : offset + size])
+        if stop_us:
+            watchdog.begin(stop_us / 1e6)
         try:
-            outputs, timing = self.engine.run(layout, rows, buffers)
+            outputs, timing = engine.run(layout, rows, buffers)
         except RefusedError as error:
-            sentence = str(error).encode()
-            return frames.pack(frames.Kind.FAILED, frames.FAILED.pack(batch, error.status) + sentence)
+            late = stop_us and self._stopped(watchdog)
+            status, sentence = (504, LATE) if late else (error.status, str(error))
+            return frames.pack(frames.Kind.FAILED, frames.FAILED.pack(batch, status) + sentence.encode())
+        if stop_us:
+            self._stopped(watchdog)
         room = connection.slab.answer(slot) if connection.slab is not None else None
         return result(batch, outputs, timing, room)
+
+    def _stopped(self, watchdog: Watchdog) -> bool:
+        """Whether the run that just came back had been told to."""
+        if not watchdog.end():
+            return False
+        assert self.engine is not None
+        self.engine.runtime.resume()
+        return True
 
 
 def result(batch: int, outputs: list[Output], timing: Timing, room: memoryview | None) -> bytes:
@@ -199,79 +180,6 @@ def result(batch: int, outputs: list[Output], timing: Timing, room: memoryview |
         head.append(frames.OUTPUT.pack(output.datatype.code, len(output.dims), size, offset))
         head.append(frames.DIM.pack(*output.dims) if len(output.dims) == 1 else frames.dims(output.dims))
     return frames.pack(frames.Kind.RESULT, b"".join([*head, *inline]))
-
-
-class Door:
-    """Listens. Peers are processes of the same user (the socket is 0600), yet none may block it for long."""
-
-    def __init__(self, worker: Worker, path: Path) -> None:
-        self.worker = worker
-        self.listener = listen(path)
-        self.signals, wakeup = socket.socketpair()
-        wakeup.setblocking(False)
-        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-        self._wakeup = wakeup
-        self._drain_by: float | None = None
-        threading.Thread(target=self._watch, name="door", daemon=True).start()
-
-    def _watch(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.listener, selectors.EVENT_READ)
-            selector.register(self.signals, selectors.EVENT_READ)
-            while self._drain_by is None or time.monotonic() < self._drain_by:
-                for key, _ in selector.select(timeout=1.0 if self._drain_by else None):
-                    if key.fileobj is self.signals:
-                        self.signals.recv(64)
-                        self._drain()
-                    else:
-                        self._greet(self.listener.accept()[0])
-        os._exit(0)
-
-    def _drain(self) -> None:
-        if self._drain_by is not None:
-            return
-        if self.worker.state is not ReplicaState.READY:
-            os._exit(0)  # still loading: nothing is in hand
-        self._drain_by = time.monotonic() + DRAIN_SECONDS
-        self.worker.become(ReplicaState.DRAINING)
-        if self.worker.plane is None:
-            self.worker.planes.put(None)
-
-    def _greet(self, sock: socket.socket) -> None:
-        try:
-            sock.settimeout(GREETING_SECONDS)
-            hello, slab = _greeting(sock)
-            if hello.get("as") != "plane":
-                sock.sendall(frames.pack(frames.Kind.STATUS, encode(self.worker.status())))
-                sock.close()
-                return
-        except (OSError, EOFError, ValueError, AttributeError):
-            sock.close()
-            return
-        sock.settimeout(None)
-        connection = Connection(sock, slab)
-        last, self.worker.plane = self.worker.plane, connection
-        connection.tell(self.worker)
-        if last is not None:
-            last.hang_up()  # the newest plane wins: the one before is dead or about to be
-        self.worker.planes.put(connection)
-
-
-def _greeting(sock: socket.socket) -> tuple[dict[str, Any], slots.Slab | None]:
-    """The HELLO frame and the slab that came with it. The greeting is short: one message, never in pieces."""
-    data, fds, _, _ = socket.recv_fds(sock, 4096, 4)
-    slab = None
-    try:
-        if len(fds) == 1:
-            slab = slots.Slab(fds.pop())
-    finally:
-        for fd in fds:
-            os.close(fd)
-    size, kind = frames.HEAD.unpack_from(data)
-    if kind != frames.Kind.HELLO or len(data) != size - 1 + frames.HEAD.size:
-        raise ValueError("not a greeting")
-    hello = json.loads(data[frames.HEAD.size :])
-    return hello, slab
 
 
 def _contract(given: Path | None, folder: Path) -> Contract | None:
@@ -304,6 +212,15 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] == ["--standby"] and len(argv) == 2:
+        try:
+            order = wait_for_work(Path(argv[1]))
+        except OSError as error:
+            sys.stderr.write(f"standby cannot listen on {argv[1]}: {error.strerror}\n")
+            return 2
+        if order is None:
+            return 0
+        argv = order
     arguments = _arguments(argv)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     worker = Worker(arguments)

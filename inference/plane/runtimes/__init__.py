@@ -35,8 +35,18 @@ class Runtime(Protocol):
     @property
     def signature(self) -> Signature: ...
 
+    @property
+    def cache(self) -> str:
+        """mapped: from a prepared file that processes share; built or none."""
+
     def run(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
         """One array for each output: numbers, or objects (`str`) for BYTES, or 16-bit words for BF16."""
+
+    def stop(self) -> None:
+        """From another thread: the run in hand raises as soon as its operator ends."""
+
+    def resume(self) -> None:
+        """Runs may go on after `stop`."""
 
 
 Loader = Callable[[Path, Options, Callable[[str], None]], Runtime]

@@ -105,6 +105,8 @@ class OnnxRuntime:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._run = session.run
+        self._options = onnxruntime.RunOptions()
+        self.cache = "none"
         self.providers: tuple[str, ...] = tuple(session.get_providers())
         self.signature = _signature(session)
         kinds = [*self.signature.inputs, *self.signature.outputs]
@@ -113,8 +115,15 @@ class OnnxRuntime:
     def run(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
         if self._words:
             return self._run_words(outputs, feeds)
-        arrays: list[Array] = self._run(outputs, {name: array for name, (_, array) in feeds.items()})
+        given = {name: array for name, (_, array) in feeds.items()}
+        arrays: list[Array] = self._run(outputs, given, self._options)
         return arrays
+
+    def stop(self) -> None:
+        self._options.terminate = True
+
+    def resume(self) -> None:
+        self._options.terminate = False
 
     def _run_words(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
         """With BF16, which numpy does not have: values go in as typed 16-bit words and come out by address."""
@@ -125,7 +134,7 @@ class OnnxRuntime:
             else onnxruntime.OrtValue.ortvalue_from_numpy(array)
             for name, (datatype, array) in feeds.items()
         }
-        return [_numpy(value) for value in self._session.run_with_ort_values(outputs, values)]
+        return [_numpy(value) for value in self._session.run_with_ort_values(outputs, values, self._options)]
 
 
 def _numpy(value: Any) -> Array:
