@@ -8,7 +8,6 @@ Exit codes: 0 told to stop, 2 wrong command line or socket, 3 the model cannot b
 """
 
 import argparse
-import json
 import os
 import resource
 import signal
@@ -16,25 +15,30 @@ import struct
 import sys
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from inference.contract import Contract, ContractError, from_json, parse_contract
+from inference.contract import Contract, ContractError
 from inference.graph import signature_to_json
-from inference.plane import frames, slots
+from inference.plane import frames, slots, warmup
+from inference.plane.cache import Cache, CacheError
 from inference.plane.connections import Connection, Turns
 from inference.plane.door import Door
 from inference.plane.engine import Engine, Output, Timing
 from inference.plane.probe import WorkerStatus
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import LoadError, Options, without_folders
-from inference.plane.samples import read_samples
+from inference.plane.samples import read_contract, read_samples
 from inference.plane.standby import wait_for_work
+from inference.plane.warmth import Warmth
 from inference.plane.watchdog import Watchdog
 from inference.protocol import ReplicaState, encode
 
 MAX_LAYOUTS = 1024
+# For warm-up runs of a prepared model: `prepare` has measured it, and a swap waits.
+MAPPED_SECONDS = 0.05
 LATE = "the deadline passed inside the model"
 
 
@@ -46,7 +50,8 @@ class Worker:
         self.state = ReplicaState.STARTING
         self.since = time.time()
         self.detail = ""
-        self.batch_safe = True
+        self.warmth = Warmth()
+        self.cache = "none"
         self.busy_since: float | None = None
         self.batches = 0
         self.turns = Turns()
@@ -75,28 +80,46 @@ class Worker:
             busy_seconds=0.0 if busy is None else time.monotonic() - busy,
             batches=self.batches,
             rss_bytes=_rss_bytes(),
-            batch_safe=self.batch_safe,
+            batch_safe=self.warmth.batch_safe,
             providers=engine.runtime.providers if engine else (),
             load_phases=dict(engine.phases) if engine else {},
             signature=signature_to_json(engine.runtime.signature) if engine else {},
-            batch_seconds=dict(engine.batch_seconds) if engine else {},
-            row_bytes=engine.row_bytes if engine else 0,
-            cache=engine.runtime.cache if engine else "none",
+            batch_seconds={str(rows): seconds for rows, seconds in sorted(self.warmth.seconds.items())},
+            row_bytes=self.warmth.row_bytes,
+            cache=self.cache,
         )
 
     def load(self) -> None:
         """Raises LoadError, ContractError or OSError."""
         given = self.arguments
         folder = given.version_dir
-        contract = _contract(given.contract, folder)
+        contract = read_contract(given.contract, folder)
         fixed = contract is not None and all(-1 not in tensor.shape[1:] for tensor in contract.spec.inputs)
         memory = given.gpu_memory_mb << 20 or (contract.spec.resources.gpu_memory_bytes if contract else 0)
         options = Options(given.threads, given.provider, given.gpu_id, memory, fixed)
-        engine = Engine(folder, given.model, contract, given.service, options)
-        self.batch_safe, note = engine.warm_up(read_samples(engine.contract, folder))
+        engine, known, note = self._engine(contract, options)
+        samples = read_samples(engine.contract, folder)
+        limit = MAPPED_SECONDS if known else warmup.CPU_SECONDS if engine.on_cpu else warmup.DEVICE_SECONDS
+        self.warmth = warmup.warm_up(engine, samples, limit_seconds=limit, known=known)
+        self.cache = "mapped" if known else "none"
         self.engine = engine
         self.watchdog = Watchdog(engine.runtime.stop)
-        self.become(ReplicaState.READY, note)
+        self.become(ReplicaState.READY, "; ".join(filter(None, [note, self.warmth.note])))
+
+    def _engine(self, contract: Contract | None, options: Options) -> tuple[Engine, Warmth | None, str]:
+        """From the cache when the model was prepared, else from its own files, with a word about why."""
+        given, note = self.arguments, ""
+        folder: Path = given.version_dir
+        if given.cache is not None:
+            try:
+                found = Cache(given.cache).find(folder / given.model, given.provider)
+                if found is not None:
+                    path, known = found
+                    mapped = replace(options, mapped=True)
+                    return Engine(folder, path, contract, given.service, mapped), known, ""
+            except (CacheError, LoadError, OSError) as error:
+                note = f"the prepared model was refused: {without_folders(str(error), given.cache)}"
+        return Engine(folder, folder / given.model, contract, given.service, options), None, note
 
     def serve(self) -> None:
         """Batches of all planes in fair turns, until the last plane leaves while draining."""
@@ -145,15 +168,15 @@ class Worker:
                 buffers.append(connection.slab.request(slot)[offset : offset + size])
         if stop_us:
             watchdog.begin(stop_us / 1e6)
+        room = connection.slab.answer(slot) if connection.slab is not None else None
         try:
-            outputs, timing = engine.run(layout, rows, buffers)
+            outputs, timing = engine.run(layout, rows, buffers, room)
         except RefusedError as error:
             late = stop_us and self._stopped(watchdog)
             status, sentence = (504, LATE) if late else (error.status, str(error))
             return frames.pack(frames.Kind.FAILED, frames.FAILED.pack(batch, status) + sentence.encode())
         if stop_us:
             self._stopped(watchdog)
-        room = connection.slab.answer(slot) if connection.slab is not None else None
         return result(batch, outputs, timing, room)
 
     def _stopped(self, watchdog: Watchdog) -> bool:
@@ -166,13 +189,16 @@ class Worker:
 
 
 def result(batch: int, outputs: list[Output], timing: Timing, room: memoryview | None) -> bytes:
-    """A RESULT frame; large outputs are put into `room` as long as it lasts."""
+    """A RESULT frame; large outputs that are not in `room` yet are put there as long as it lasts."""
     head = [frames.RESULT.pack(batch, timing.input, timing.run, timing.output, len(outputs))]
     inline: list[bytes | memoryview] = []
-    free = 0
+    ends = [output.offset + len(output.data) for output in outputs if output.offset != frames.INLINE]
+    free = slots.aligned(max(ends)) if ends else 0
     for output in outputs:
-        size, offset = len(output.data), frames.INLINE
-        if room is not None and size >= slots.LARGE and free + size <= len(room):
+        size, offset = len(output.data), output.offset
+        if offset != frames.INLINE:
+            pass
+        elif room is not None and size >= slots.LARGE and free + size <= len(room):
             room[free : free + size] = output.data
             offset, free = free, slots.aligned(free + size)
         else:
@@ -180,14 +206,6 @@ def result(batch: int, outputs: list[Output], timing: Timing, room: memoryview |
         head.append(frames.OUTPUT.pack(output.datatype.code, len(output.dims), size, offset))
         head.append(frames.DIM.pack(*output.dims) if len(output.dims) == 1 else frames.dims(output.dims))
     return frames.pack(frames.Kind.RESULT, b"".join([*head, *inline]))
-
-
-def _contract(given: Path | None, folder: Path) -> Contract | None:
-    for path in [given] if given else [folder / "contract.json", folder / "contract.yaml"]:
-        if given or path.is_file():
-            raw = path.read_bytes()
-            return from_json(json.loads(raw)) if path.suffix == ".json" else parse_contract(raw)
-    return None
 
 
 def _rss_bytes() -> int:
@@ -204,6 +222,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--ordinal", type=int, default=0)
     parser.add_argument("--model", default="model.onnx")
     parser.add_argument("--contract", type=Path)
+    parser.add_argument("--cache", type=Path, help="folder of prepared models")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--provider", default="cpu")
     parser.add_argument("--gpu-id", type=int, default=0)
