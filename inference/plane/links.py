@@ -16,6 +16,7 @@ from inference.plane import frames, slots
 from inference.plane.batcher import Job
 from inference.plane.packing import Buffer
 from inference.plane.probe import LinkStatus, WorkerStatus
+from inference.plane.regions import Shared
 from inference.plane.requests import Wire
 from inference.plane.routes import WorkerRoute
 from inference.protocol import ReplicaState, decode
@@ -210,12 +211,18 @@ class Link(asyncio.Protocol):
             if size >= slots.LARGE and free + size <= slots.AREA:
                 area, at = self._slab.request(slot), free
                 for piece in pieces:
-                    area[at : at + len(piece)] = piece
-                    at += len(piece)
+                    end = at + len(piece)
+                    if isinstance(piece, Shared):
+                        piece.read_into(area[at:end])
+                    else:
+                        area[at:end] = piece
+                    at = end
                 places += (size, free)
                 free = slots.aligned(at)
                 continue
             places += (size, frames.INLINE)
+            if size >= slots.LARGE:  # the slot is full
+                pieces = [bytes(piece) for piece in pieces]
             parts += pieces
             gap = -size & 15
             if gap:
