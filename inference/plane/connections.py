@@ -127,11 +127,13 @@ class Turns:
 
     # Called by the serving thread.
 
-    def next(self) -> Connection | None:
-        """A plane of which a frame is here, waiting for one; None after `wake`, so that the caller looks around."""
+    def next(self, idle_seconds: float = -1) -> Connection | None:
+        """A plane of which a frame is here, waiting for one; None after `wake` and after `idle_seconds` without any, so
+        that the caller looks around.
+        """
         ring = self._ring
         if not ring or len(self._served) > 1:
-            for fd, _ in self._poll.poll(0 if ring else -1):
+            for fd, _ in self._poll.poll(0 if ring else idle_seconds):
                 if fd == self._wake:
                     os.eventfd_read(self._wake)
                     self._take_in()

@@ -33,7 +33,10 @@ class House(Protocol):
 
 
 class Door:
-    """Peers are processes of the same user (the socket is 0600), yet none may block it for long."""
+    """Peers are processes of the same user (the socket is 0600), yet none may block it for long.
+
+    Made before the sandbox, which allows no new sockets, and opened in it, so that its thread is inside.
+    """
 
     def __init__(self, house: House, path: Path) -> None:
         self.house = house
@@ -43,6 +46,8 @@ class Door:
         signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
         self._wakeup = wakeup
         self._drain_by: float | None = None
+
+    def open(self) -> None:
         threading.Thread(target=self._watch, name="door", daemon=True).start()
 
     def _watch(self) -> None:

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,6 +16,7 @@ from inference.plane.datatypes import DATATYPES, Array, Datatype, pack_bytes, un
 from inference.plane.frames import INLINE, Layout
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import RUNTIMES, LoadError, Options, Runtime
+from inference.plane.samples import made_up
 from inference.plane.slots import LARGE, aligned
 
 
@@ -73,6 +75,16 @@ class Engine:
         """Ends the phase `first`; nothing at any later call."""
         if "first" not in self.phases:
             self.phase("first")
+
+    def shrink(self) -> None:
+        """A run that makes the runtime give unused memory back; where made-up rows do not run, nothing is given."""
+        sample = made_up(self.contract, 1)
+        self.runtime.shrinking(True)
+        try:
+            with suppress(RefusedError):
+                self.run(sample.layout, sample.rows, sample.buffers)
+        finally:
+            self.runtime.shrinking(False)
 
     def run(
         self,

@@ -5,7 +5,7 @@ python -m inference.plane.prepare --version-dir D --model model.onnx [--contract
 
 It optimises the graph, saves it beside its weights in their final order, loads what it saved, compares the answers of
 both on the contract's warm-up samples and on made-up rows, measures every batch size, and only then moves the entry to
-its place. It is polite (nice 19), knows no secret, and is bounded in time and memory.
+its place. It is polite (nice 19), bounded in time and memory, and in the sandbox before it reads a byte of the model.
 
 The last line printed is JSON: state (built, found, refused or failed), key, golden (exact or close), bytes, seconds,
 detail. Exit codes: 0 built or found, 2 wrong command line, 3 the model cannot be loaded, 4 refused (this model is
@@ -37,6 +37,7 @@ from inference.plane.engine import Engine, Output
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import LoadError, Options, without_folders
 from inference.plane.samples import Sample, made_up, read_contract, read_samples
+from inference.plane.standby import import_runtimes
 from inference.plane.warmth import Warmth
 
 SECONDS = 600
@@ -234,7 +235,11 @@ def main(argv: list[str]) -> int:
         store.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _lock(store.folder):
             store.prepare_folder()
-            told = build(store, given)
+            import_runtimes()
+            held = sandbox.enter(
+                [given.version_dir, *([given.contract] if given.contract else [])], writing=[store.folder]
+            )
+            told = build(store, given) | {"sandbox": held}
         code = 0
     except (Refused, CacheError) as error:
         told, code = {"state": "refused", "detail": str(error)}, 4

@@ -22,12 +22,16 @@ MAX_LINE = 1 << 20
 _WARM = ("inference.plane.runtimes.onnx", "inference.plane.samples", "inference.plane.engine")
 
 
+def import_runtimes() -> None:
+    for module in _WARM:
+        importlib.import_module(module)
+
+
 def wait_for_work(path: Path) -> list[str] | None:
     """The command line to be; None when nobody needs this process any more. Raises OSError."""
     listener = listen(path)
     try:
-        for module in _WARM:
-            importlib.import_module(module)
+        import_runtimes()
         listener.settimeout(ALONE_SECONDS)
         try:
             agent, _ = listener.accept()

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from inference.contract import Contract
 from inference.plane.engine import Engine, Output
+from inference.plane.memory import private_bytes
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import LoadError
 from inference.plane.samples import Sample, buckets, made_up, stretched
@@ -98,14 +98,6 @@ def _timed(engine: Engine, sample: Sample) -> float:
 
 def _run(engine: Engine, sample: Sample) -> list[Output]:
     return engine.run(sample.layout, sample.rows, sample.buffers)[0]
-
-
-def private_bytes() -> int:
-    """Memory of this process that no file backs."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 def _same_first_row(one: list[Output], two: list[Output]) -> bool:

@@ -60,6 +60,9 @@ class Runtime(Protocol):
     def resume(self) -> None:
         """Runs may go on after `stop`."""
 
+    def shrinking(self, on: bool) -> None:
+        """While on, runs give memory that they do not need back to the system."""
+
 
 Loader = Callable[[Path, Options, Callable[[str], None]], Runtime]
 

@@ -121,9 +121,9 @@ class OnnxRuntime:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._run = session.run
-        self._options = onnxruntime.RunOptions()
-        # Without an entry each bound run looks for it in vain, which raises inside: 50 us.
-        self._options.add_run_config_entry("gpu_graph_id", "-1")
+        self._usual, self._shrinking = _run_options(), _run_options()
+        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self._options = self._usual
         self._bindings: dict[Any, Any] = {}
         self.providers: tuple[str, ...] = tuple(session.get_providers())
         self.signature = _signature(session)
@@ -184,6 +184,9 @@ class OnnxRuntime:
             binding.bind_output(name, "cpu")
         return binding
 
+    def shrinking(self, on: bool) -> None:
+        self._options = self._shrinking if on else self._usual
+
     def stop(self) -> None:
         self._options.terminate = True
 
@@ -200,6 +203,13 @@ class OnnxRuntime:
             for name, (datatype, array) in feeds.items()
         }
         return [_numpy(value) for value in self._session.run_with_ort_values(outputs, values, self._options)]
+
+
+def _run_options() -> Any:
+    options = onnxruntime.RunOptions()
+    # Without an entry each bound run looks for it in vain, which raises inside: 50 us.
+    options.add_run_config_entry("gpu_graph_id", "-1")
+    return options
 
 
 def _numpy(value: Any) -> Array:
