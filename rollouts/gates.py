@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from console.metrics.source import Indicator
+from console.metrics.source import OF_VERSIONS, Indicator
 from rollouts.durations import seconds_of, text_of
 from rollouts.reading import Fields, Problems
 from rollouts.states import Reason
@@ -121,7 +121,7 @@ _KEYS = frozenset(
 def parse_gate(raw: Any, path: str, problems: Problems) -> Gate:
     fields = Fields(raw, path, problems, known=_KEYS)
     if not fields.has("indicator"):
-        fields.wrong("indicator", f"is missing; one of {', '.join(Indicator)}")
+        fields.wrong("indicator", f"is missing; one of {', '.join(OF_VERSIONS)}")
     indicator = fields.read("indicator", Indicator.ERROR_RATIO, _indicator)
     gate = Gate(
         name=fields.text("name", indicator.value),
@@ -166,10 +166,9 @@ def _check_limits(gate: Gate, fields: Fields) -> None:
 
 
 def _indicator(raw: Any) -> Indicator:
-    try:
-        return Indicator(raw)
-    except ValueError:
-        raise ValueError(f"must be one of {', '.join(Indicator)}") from None
+    if raw not in OF_VERSIONS:
+        raise ValueError(f"must be one of {', '.join(OF_VERSIONS)}")
+    return Indicator(raw)
 
 
 def _policy(raw: Any) -> Policy:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.metrics.source import Indicator, NoData, ProviderError, Reading, Value
+from console.ui.words import percent
 from rollouts.gates import Gate, Verdict
 
 _WORDS = {
@@ -13,12 +14,13 @@ _WORDS = {
     Indicator.LATENCY_P50: "p50 latency",
     Indicator.LATENCY_P95: "p95 latency",
     Indicator.LATENCY_P99: "p99 latency",
+    Indicator.REFUSED_RATE: "refused requests",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """sentence: such as `error ratio 0.31 over 94 requests is above the limit 0.02`.
+    """sentence: such as `error ratio 31.0 % over 94 requests is above the limit 2.0 %`.
 
     limit: as text, also of a relative gate.
     """
@@ -181,9 +183,9 @@ def show(indicator: Indicator, value: float) -> str:
     match indicator:
         case Indicator.LATENCY_P50 | Indicator.LATENCY_P95 | Indicator.LATENCY_P99:
             return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
-        case Indicator.REQUEST_RATE:
+        case Indicator.REQUEST_RATE | Indicator.REFUSED_RATE:
             return f"{value:.3g}/s"
         case Indicator.REQUESTS:
             return f"{value:.0f}"
         case Indicator.ERROR_RATIO:
-            return f"{value:.2g}"
+            return f"{percent(value)} %"

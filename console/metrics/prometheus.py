@@ -12,7 +12,7 @@ from urllib3.util.retry import Retry
 
 from console.kit import clock
 from console.metrics import promql
-from console.metrics.source import MAX_POINTS, NoData, Point, ProviderError, Query, Reading, Value
+from console.metrics.source import MAX_POINTS, Growth, NoData, Point, ProviderError, Query, Reading, Value
 
 CONNECT_SECONDS, READ_SECONDS = 2.0, 5.0
 
@@ -59,6 +59,25 @@ class PrometheusSource:
         if requests_seen is None or math.isinf(value):
             return no_data(f"nothing was counted for {_subject(query)}")
         return Value(value, requests_seen, at, self.name, expression)
+
+    def growth(
+        self, metric: str, service: str, *, by: str, window_seconds: float = 60.0, at: float | None = None
+    ) -> Growth | NoData | ProviderError:
+        at = clock.now().timestamp() if at is None else at
+        expression = promql.growth_expression(metric, service, by=by, window_seconds=window_seconds)
+        params = {"time": f"{at:.3f}", "timeout": self._server_timeout}
+        try:
+            answer = self._ask(lambda: self._client.custom_query(expression, params=params))
+            found = {str(row["metric"].get(by, "")): float(row["value"][1]) for row in answer}
+        except _Failed as failure:
+            return ProviderError(str(failure), at, self.name, expression)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            return ProviderError(
+                f"Prometheus answered in an unknown form: {error!r}", at, self.name, expression
+            )
+        if not found:
+            return NoData(f"nothing was counted for {service}", at, self.name, expression)
+        return Growth(found, at, self.name, expression)
 
     def series(
         self, query: Query, *, start: float, end: float, step_seconds: float

@@ -22,6 +22,13 @@ _KEPT_METRICS = frozenset(
         "pilothouse_requests_total",
         "pilothouse_request_duration_seconds_bucket",
         "pilothouse_request_duration_seconds_count",
+        "pilothouse_refused_total",
+        "pilothouse_batch_size_bucket",
+        "pilothouse_batch_dispatch_total",
+        "pilothouse_queue_duration_seconds_sum",
+        "pilothouse_queue_duration_seconds_count",
+        "pilothouse_inference_duration_seconds_sum",
+        "pilothouse_inference_duration_seconds_count",
     }
 )
 _PAGE = 500

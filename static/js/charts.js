@@ -13,7 +13,8 @@ const token = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const inks = { stable: "--idle", canary: "--accent", all: "--text" };
 const charts = new Map();
 const facts = (figure) => (document.getElementById(figure.dataset.facts) ?? figure).dataset;
-const linesOf = (figure) => JSON.parse(facts(figure).lines ?? "[]");
+const linesText = (figure) => facts(figure)[figure.dataset.linesFact ?? "lines"] ?? "[]";
+const linesOf = (figure) => JSON.parse(linesText(figure));
 
 /** light-dark() does not resolve in a canvas: read the colour of an element that uses the token. */
 function colour(name) {
@@ -44,6 +45,7 @@ const range = () => {
 async function fetchLine(figure, line) {
   const url = new URL(line.url ?? figure.dataset.url, location.origin);
   if (figure.dataset.across) return answered(await fetch(url, { headers: { Accept: "application/json" } }));
+  if (line.limit) url.searchParams.set("limit", line.limit);
   if (line.version) url.searchParams.set("version", line.version);
   const { from, to } = range();
   const fixed = { from: from ?? facts(figure).from, to: to ?? facts(figure).to };
@@ -277,12 +279,12 @@ async function refresh(figure) {
 function draw(figure, lines, data) {
   const plot = figure.querySelector(".plot");
   let chart = charts.get(figure);
-  if (chart && figure.dataset.drawn === facts(figure).lines) chart.setData(data);
+  if (chart && figure.dataset.drawn === linesText(figure)) chart.setData(data);
   else {
     chart?.destroy();
     chart = new window.uPlot(options(figure, lines, plot), data, plot);
     charts.set(figure, chart);
-    figure.dataset.drawn = facts(figure).lines;
+    figure.dataset.drawn = linesText(figure);
   }
   if (chart.cursor.idx == null) writeKey(figure, lines, chart);
   writeWords(figure, lines, data);
