@@ -72,6 +72,11 @@ app.conf.update(
             "schedule": 5.0,
             "options": {"expires": 5},
         },
+        "sweep-loadtests": {
+            "task": "console.loadtests.tasks.sweep",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
         "forget-idempotency": {"task": "console.tenants.tasks.forget_answers", "schedule": 900.0},
         "forget-logins": {"task": "console.tenants.tasks.forget_logins", "schedule": 900.0},
         "sweep-outbox": {
@@ -81,7 +86,16 @@ app.conf.update(
         },
     },
 )
-app.autodiscover_tasks(["console.kit", "console.tenants", "console.live", "inference", "rollouts"])
+app.autodiscover_tasks(
+    [
+        "console.kit",
+        "console.tenants",
+        "console.live",
+        "console.loadtests",
+        "inference",
+        "rollouts",
+    ]
+)
 
 from inference import agent  # noqa: E402  imports settings
 

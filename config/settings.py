@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "console.services",
     "console.live",
     "console.ui",
+    "console.loadtests",
     "console.cli",
     "inference",
     "rollouts",
@@ -197,6 +198,7 @@ SPECTACULAR_SETTINGS = {
     "AUTHENTICATION_WHITELIST": ["rest_framework.authentication.SessionAuthentication"],
     # Fields of one name with different choices: what generated clients shall call each.
     "ENUM_NAME_OVERRIDES": {
+        "LoadTestState": "console.loadtests.states.State",
         "MemberRole": "console.tenants.models.Role",
         "PlacementRole": "inference.models.PlacementRole",
         "RolloutState": "rollouts.states.State",

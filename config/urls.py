@@ -7,6 +7,7 @@ from console.kit.pages import unknown_address
 
 api: list[URLPattern | URLResolver] = [
     path("", include("console.tenants.api")),
+    path("", include("console.loadtests.api")),
     path("", include("inference.api")),
     path("", include("rollouts.api")),
     path("schema", SpectacularAPIView.as_view(), name="schema"),
@@ -22,6 +23,7 @@ urlpatterns = [
     path("api/v1/", include((api, "api"))),
     path("api/<path:rest>", unknown_address),
     path("", include("console.ui.urls")),
+    path("", include("console.loadtests.urls")),
     path("", include("inference.urls")),
     path("", include("rollouts.urls")),
 ]

@@ -227,6 +227,15 @@ def check_against(contract: Contract, signature: Signature, folder: Path | None 
         raise ContractError(problems)
 
 
+def output_labels(contract: Contract, folder: Path) -> dict[str, tuple[str, ...]]:
+    """Labels of the classes of each output that has a file of them."""
+    return {
+        tensor.name: tuple(label.decode(errors="replace") for label in read_labels(folder / tensor.labels))
+        for tensor in contract.spec.outputs
+        if tensor.labels
+    }
+
+
 def read_labels(path: Path) -> list[bytes]:
     """One label a line; a last empty line does not count."""
     lines = path.read_bytes().splitlines()

@@ -92,6 +92,23 @@ def read_signature(folder: Path, model: str = MODEL_FILE) -> Signature:
     raise GraphError(f"{model} needs more memory or time to read than a model of its size may take")
 
 
+def external_files(path: Path) -> tuple[str, ...]:
+    """Names of the files beside `path` that hold its weights; only for a process that may die of it.
+
+    Raises GraphError.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
+    except (DecodeError, ValueError, TypeError):
+        raise GraphError(f"{path.name} is not an ONNX file") from None
+    tally = _Tally(path.parent, set())
+    tally.walk(model)
+    return tuple(sorted(tally.external))
+
+
 def signature_to_json(signature: Signature) -> dict[str, Any]:
     tree = msgspec.json.decode(msgspec.json.encode(signature))  # lists, as a JSON column gives them back
     assert isinstance(tree, dict)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from console.metrics.source import Indicator
+from console.metrics.source import OF_VERSIONS, Indicator
 from rollouts.evidence import Risk
 from rollouts.expressions import SyntaxProblem, parse
 from rollouts.gates import PLACEHOLDER, PLACEHOLDERS, Gate, Judge, Web
@@ -37,7 +37,7 @@ def parse_gate(raw: Any, path: str, problems: Problems) -> Gate:
     fields = Fields(raw, path, problems, known=_KEYS)
     kinds = [key for key in ("indicator", "query", "web", "judge") if fields.has(key)]
     if len(kinds) != 1:
-        fields.wrong("indicator", f"is missing; one of {', '.join(Indicator)}, or a query, web or judge")
+        fields.wrong("indicator", f"is missing; one of {', '.join(OF_VERSIONS)}, or a query, web or judge")
         return Gate(name=fields.text("name", "gate"))
     gate = _common(fields, default_name=_default_name(kinds[0], fields))
     match kinds[0]:
@@ -220,10 +220,9 @@ def _metrics(raw: Any) -> tuple[Indicator, ...]:
 
 
 def _indicator(raw: Any) -> Indicator:
-    try:
-        return Indicator(raw)
-    except ValueError:
-        raise ValueError(f"must be one of {', '.join(Indicator)}") from None
+    if raw not in OF_VERSIONS:
+        raise ValueError(f"must be one of {', '.join(OF_VERSIONS)}")
+    return Indicator(raw)
 
 
 def _boolean(raw: Any) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.metrics.source import Indicator, NoData, ProviderError, Reading, Value
+from console.ui.words import percent
 from rollouts.gates import Gate
 from rollouts.verdicts import Verdict
 
@@ -14,6 +15,7 @@ _WORDS = {
     Indicator.LATENCY_P50: "p50 latency",
     Indicator.LATENCY_P95: "p95 latency",
     Indicator.LATENCY_P99: "p99 latency",
+    Indicator.REFUSED_RATE: "refused requests",
     Indicator.SLOW_SHARE: "share of slow answers",
     Indicator.AGREEMENT: "agreement with stable",
 }
@@ -21,7 +23,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """sentence: such as `error ratio 0.31 over 94 requests is above the limit 0.02`.
+    """sentence: such as `error ratio 31.0 % over 94 requests is above the limit 2.0 %`.
 
     limit: as text, also of a relative gate.
     """
@@ -188,9 +190,11 @@ def show(indicator: Indicator | None, value: float) -> str:
     match indicator:
         case Indicator.LATENCY_P50 | Indicator.LATENCY_P95 | Indicator.LATENCY_P99:
             return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
-        case Indicator.REQUEST_RATE:
+        case Indicator.REQUEST_RATE | Indicator.REFUSED_RATE:
             return f"{value:.3g}/s"
         case Indicator.REQUESTS:
             return f"{value:.0f}"
+        case None:
+            return f"{value:.4g}"
         case _:
-            return f"{value:.2g}"
+            return f"{percent(value)} %"

@@ -239,12 +239,13 @@ def chart_limit(rollout: Rollout, indicator: Indicator) -> float | None:
 
 
 def compared(rollout: Rollout) -> list[Compared]:
-    """The last minute of both versions, indicator by indicator."""
+    """The last minute of both versions, indicator by indicator; of an ended rollout the minute before its end."""
+    at = rollout.finished_at.timestamp() if rollout.finished_at is not None else None
     name = rollout.service.name
     stable = rollout.from_version.number if rollout.from_version else None
     canary = rollout.to_version.number
     numbers = [number for number in (stable, canary) if number is not None]
-    found = signals.readings(Query(kind, name, number) for kind in _COMPARED for number in numbers)
+    found = signals.readings((Query(kind, name, number) for kind in _COMPARED for number in numbers), at=at)
     return [
         Compared(
             _NAMES[kind],

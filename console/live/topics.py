@@ -16,7 +16,7 @@ _SHAPE = re.compile(r"[a-z]+(:[A-Za-z0-9][A-Za-z0-9._-]{0,254})?")
 Check = Callable[[Actor, str], bool]
 
 # Topics of lists: that something in the house moved. Any member may hear them.
-LISTS = frozenset({"services", "rollouts", "nodes", "activity", "tenants"})
+LISTS = frozenset({"services", "rollouts", "loadtests", "nodes", "activity", "tenants"})
 
 _checks: dict[str, Check] = {}
 

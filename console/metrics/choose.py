@@ -6,7 +6,7 @@ from django.conf import settings
 
 from console.metrics.embedded import EmbeddedSource
 from console.metrics.prometheus import PrometheusSource
-from console.metrics.source import SignalSource
+from console.metrics.source import CounterSource, SignalSource
 
 
 def source() -> SignalSource:
@@ -14,8 +14,13 @@ def source() -> SignalSource:
     return _source(settings.PROMETHEUS_URL, settings.REDIS_URL)
 
 
+def counters() -> CounterSource:
+    """The same source, asked for plain counters."""
+    return _source(settings.PROMETHEUS_URL, settings.REDIS_URL)
+
+
 @lru_cache(maxsize=4)
-def _source(prometheus_url: str, redis_url: str) -> SignalSource:
+def _source(prometheus_url: str, redis_url: str) -> PrometheusSource | EmbeddedSource:
     if prometheus_url:
         return PrometheusSource(prometheus_url)
     return EmbeddedSource(redis_url)

@@ -11,6 +11,7 @@ from console.metrics import promql
 from console.metrics.histogram import bound_of, histogram_quantile
 from console.metrics.source import (
     MAX_POINTS,
+    Growth,
     Indicator,
     NoData,
     Point,
@@ -35,6 +36,8 @@ class _Selection:
         self._metrics = {promql.BUCKETS, promql.COUNT} if latency else {promql.REQUESTS}
         if query.indicator is Indicator.AGREEMENT:
             self._metrics = {promql.COMPARED}
+        if query.indicator is Indicator.REFUSED_RATE:
+            self._metrics.add(promql.REFUSED)
         self._tenant = None if latency else query.tenant
 
     def __call__(self, shape: Shape) -> list[SeriesKey]:
@@ -46,6 +49,9 @@ class _Selection:
     def _matches(self, key: SeriesKey) -> bool:
         if key.name not in self._metrics or key.label("service") != self._query.service:
             return False
+        if self._query.indicator is Indicator.REFUSED_RATE:
+            is_of_limit = self._query.limit in (None, key.label("limit")) or key.name == promql.REQUESTS
+            return is_of_limit and self._is_of_tenant(key)
         version = key.label("version")
         if self._query.version is None:
             return version != "" and self._is_of_tenant(key)
@@ -98,6 +104,26 @@ class EmbeddedSource:
                 points.append(Point(at, reading.value if isinstance(reading, Value) else None))
         return points
 
+    def growth(
+        self, metric: str, service: str, *, by: str, window_seconds: float = 60.0, at: float | None = None
+    ) -> Growth | NoData | ProviderError:
+        at = clock.now().timestamp() if at is None else at
+        text = f"growth of {metric}(service={service}){f' by {by}' if by else ''} over {window_seconds:g} s"
+        try:
+            self._tape.follow()
+        except (redis.RedisError, OSError) as error:
+            return ProviderError(f"the sample stream cannot be read: {error}"[:300], at, self.name, text)
+        found: dict[str, float] = defaultdict(float)
+        with self._tape.lock:
+            newest = self._tape.newest_before(at)
+            if newest is None or at - newest > STALE_SECONDS:
+                return NoData("no node has reported", at, self.name, text)
+            for key, grown in increases(self._tape, at - window_seconds, at, _counters_of(metric, service)):
+                found[key.label(by) if by else ""] += grown
+        if not found:
+            return NoData(f"nothing was counted for {service}", at, self.name, text)
+        return Growth(dict(found), at, self.name, text)
+
     def _reading(
         self, query: Query, keys_of: Callable[[Shape], list[SeriesKey]], at: float
     ) -> Value | NoData:
@@ -119,12 +145,22 @@ class EmbeddedSource:
         return Value(value, requests_seen, at, self.name, _text(query))
 
 
+def _counters_of(metric: str, service: str) -> Callable[[Shape], list[SeriesKey]]:
+    return lambda shape: [
+        key for key in shape.index if key.name == metric and key.label("service") == service
+    ]
+
+
 def _compute(query: Query, grown: list[tuple[SeriesKey, float]]) -> tuple[float, float]:
     """(value, requests it rests on); the value is NaN when nothing was counted in the window."""
     match query.indicator:
         case Indicator.REQUESTS | Indicator.REQUEST_RATE:
             total = sum(growth for _, growth in grown)
             return (total if query.indicator is Indicator.REQUESTS else total / query.window_seconds), total
+        case Indicator.REFUSED_RATE:
+            # Requests are among the keys so that none refused is 0, and no counter at all is no data.
+            refused = sum(growth for key, growth in grown if key.name == promql.REFUSED)
+            return refused / query.window_seconds, refused
         case Indicator.ERROR_RATIO:
             answers = sum(growth for key, growth in grown if not key.label("code").startswith("4"))
             errors = sum(growth for key, growth in grown if key.label("code").startswith("5"))
@@ -160,6 +196,8 @@ def _text(query: Query) -> str:
     labels = [f"service={query.service}"]
     if query.version is not None:
         labels.append(f"version={query.version}")
+    if query.limit is not None:
+        labels.append(f"limit={query.limit}")
     if query.tenant is not None:
         labels.append(f"tenant={query.tenant}")
     return f"{query.indicator.value}({', '.join(labels)}) over {query.window_seconds:g} s"

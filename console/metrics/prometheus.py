@@ -14,6 +14,7 @@ from console.kit import clock
 from console.metrics import promql
 from console.metrics.source import (
     MAX_POINTS,
+    Growth,
     NoData,
     Point,
     ProviderError,
@@ -78,6 +79,25 @@ class PrometheusSource:
             return Sampled(_result_of(answer), at, self.name, text)
         except _Failed as failure:
             return ProviderError(str(failure), at, self.name, text)
+
+    def growth(
+        self, metric: str, service: str, *, by: str, window_seconds: float = 60.0, at: float | None = None
+    ) -> Growth | NoData | ProviderError:
+        at = clock.now().timestamp() if at is None else at
+        expression = promql.growth_expression(metric, service, by=by, window_seconds=window_seconds)
+        params = {"time": f"{at:.3f}", "timeout": self._server_timeout}
+        try:
+            answer = self._ask(lambda: self._client.custom_query(expression, params=params))
+            found = {str(row["metric"].get(by, "")): float(row["value"][1]) for row in answer}
+        except _Failed as failure:
+            return ProviderError(str(failure), at, self.name, expression)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            return ProviderError(
+                f"Prometheus answered in an unknown form: {error!r}", at, self.name, expression
+            )
+        if not found:
+            return NoData(f"nothing was counted for {service}", at, self.name, expression)
+        return Growth(found, at, self.name, expression)
 
     def series(
         self, query: Query, *, start: float, end: float, step_seconds: float

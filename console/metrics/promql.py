@@ -16,6 +16,7 @@ REQUESTS = "pilothouse_requests_total"
 BUCKETS = "pilothouse_request_duration_seconds_bucket"
 COUNT = "pilothouse_request_duration_seconds_count"
 COMPARED = "pilothouse_shadow_compared_total"
+REFUSED = "pilothouse_refused_total"
 
 # How far back a series may have been silent and still be the same one: longer than any gap in scraping we expect.
 _MEMORY = "1h"
@@ -38,6 +39,8 @@ def value_expression(query: Query) -> str:
             return _total(query)
         case Indicator.REQUEST_RATE:
             return f"{_total(query)} / {query.window_seconds:g}"
+        case Indicator.REFUSED_RATE:
+            return f"{_refused(query)} / {query.window_seconds:g}"
         case Indicator.ERROR_RATIO:
             errors = _increase(REQUESTS, [*_matchers(query), 'code=~"5.."'], window)
             answers = requests_expression(query)
@@ -62,6 +65,8 @@ def requests_expression(query: Query) -> str:
     match query.indicator:
         case Indicator.REQUESTS | Indicator.REQUEST_RATE:
             return _total(query)
+        case Indicator.REFUSED_RATE:
+            return _refused(query)
         case Indicator.ERROR_RATIO:
             answers = _increase(REQUESTS, [*_matchers(query), 'code!~"4.."'], window)
             return f"sum({answers})"
@@ -74,6 +79,22 @@ def requests_expression(query: Query) -> str:
 
 def _total(query: Query) -> str:
     return f"sum({_increase(REQUESTS, _matchers(query), _duration(query.window_seconds))})"
+
+
+def _refused(query: Query) -> str:
+    """0 where requests are counted and none was refused: a counter is born with its first refusal."""
+    window = _duration(query.window_seconds)
+    service = [f"service={quote(query.service)}"]
+    if query.tenant is not None:
+        service.append(f"tenant={quote(query.tenant)}")
+    limit = [] if query.limit is None else [f"limit={quote(query.limit)}"]
+    refused = _increase(REFUSED, [*service, *limit], window)
+    return f"(sum({refused}) or 0 * sum({_increase(REQUESTS, service, window)}))"
+
+
+def growth_expression(metric: str, service: str, *, by: str, window_seconds: float) -> str:
+    grown = _increase(metric, [f"service={quote(service)}"], _duration(window_seconds))
+    return f"sum by ({by}) ({grown})" if by else f"sum({grown})"
 
 
 def _matchers(query: Query, *, with_tenant: bool = True) -> list[str]:

@@ -1,4 +1,4 @@
-"""Series for charts: GET services/<name>/series?indicator=&version=&from=&to=&step=&tenant=.
+"""Series for charts: GET services/<name>/series?indicator=&version=&from=&to=&step=&tenant=&limit=.
 
 The address belongs to whoever owns services, which stand above this module, so who may look is handed in:
 
@@ -40,7 +40,7 @@ class Range:
 def parse(service: str, parameters: dict[str, str], *, now: float) -> Range:
     """Raises Invalid naming every wrong parameter."""
     wrong: dict[str, str] = {}
-    unknown = parameters.keys() - {"indicator", "version", "tenant", "from", "to", "step"}
+    unknown = parameters.keys() - {"indicator", "version", "tenant", "limit", "from", "to", "step"}
     wrong |= dict.fromkeys(sorted(unknown), "is not a parameter of this address")
     indicator = _indicator(parameters.get("indicator", ""), wrong)
     version = _version(parameters.get("version", ""), wrong)
@@ -51,12 +51,15 @@ def parse(service: str, parameters: dict[str, str], *, now: float) -> Range:
             wrong["from"] = "must be earlier than `to`"
         elif end - start > LONGEST_SECONDS:
             wrong["from"] = f"is more than {LONGEST_SECONDS / 86400:.0f} days before `to`"
+    if parameters.get("limit") and indicator is not Indicator.REFUSED_RATE:
+        wrong["limit"] = f"only of {Indicator.REFUSED_RATE}"
     asked = _step(parameters.get("step", ""), wrong)
     if wrong:
         raise Invalid("The series cannot be drawn: some parameters are wrong.", fields=wrong)
     step = step_for(end - start, asked)
     window = max(step, SHORTEST_WINDOW_SECONDS)
-    query = Query(indicator, service, version, parameters.get("tenant") or None, window)
+    limit = parameters.get("limit") or None
+    query = Query(indicator, service, version, parameters.get("tenant") or None, window, limit=limit)
     # Whole steps since the epoch: the next refresh asks for the same instants.
     return Range(query, math.floor(start / step) * step, math.floor(end / step) * step, step)
 
@@ -144,6 +147,7 @@ class SeriesView(APIView):
                 "indicator": wanted.query.indicator,
                 "version": wanted.query.version,
                 "tenant": wanted.query.tenant,
+                "limit": wanted.query.limit,
                 "from": wanted.start,
                 "to": wanted.end,
                 "step_seconds": wanted.step_seconds,

@@ -15,6 +15,7 @@ class Indicator(StrEnum):
     """Counted over requests that reached a version, per `requests_total` and `request_duration_seconds`.
 
     error_ratio: answers with code 5xx over all answers but refusals of the client's own making (4xx), 0..1.
+    refused_rate: requests per second that a limit turned away (`refused_total`), 0 while others are counted.
     latency_*: milliseconds, interpolated inside a histogram bucket as Prometheus' histogram_quantile does.
     slow_share: answers that took longer than `Query.objective_ms`, over all answers, 0..1. The objective counts as the
     next bound of the histogram (histogram.BOUNDS), so that it is a count and no guess.
@@ -29,11 +30,19 @@ class Indicator(StrEnum):
     LATENCY_P99 = "latency_p99_ms"
     SLOW_SHARE = "slow_share"
     AGREEMENT = "agreement"
+    REFUSED_RATE = "refused_rate"
+
+
+# What a version can be judged by: a refused request reached none.
+OF_VERSIONS = tuple(kind for kind in Indicator if kind is not Indicator.REFUSED_RATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """version None: all versions together. tenant is honoured by requests, request_rate and error_ratio only."""
+    """version None: all versions together. tenant is honoured by all but latencies.
+
+    limit: of refused_rate only, such as rate or queue; None is all limits. It has no version.
+    """
 
     indicator: Indicator
     service: str
@@ -41,6 +50,7 @@ class Query:
     tenant: str | None = None
     window_seconds: float = 60.0
     objective_ms: float | None = None
+    limit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,16 @@ class NoData:
 @dataclass(frozen=True, slots=True)
 class ProviderError:
     reason: str
+    at: float
+    source: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How much a counter of a service grew in the window, by the values of one of its labels."""
+
+    by: dict[str, float]
     at: float
     source: str
     query: str
@@ -111,3 +131,12 @@ class SignalSource(Protocol):
         self, query: Query, *, start: float, end: float, step_seconds: float
     ) -> list[Point] | ProviderError:
         """The indicator over a sliding window, for charts. At most MAX_POINTS points, one for each step."""
+
+
+class CounterSource(Protocol):
+    """Counters as they are, for pages that draw a histogram or shares; both sources are one."""
+
+    def growth(
+        self, metric: str, service: str, *, by: str, window_seconds: float = 60.0, at: float | None = None
+    ) -> Growth | NoData | ProviderError:
+        """by: a label's name; empty sums over all series."""

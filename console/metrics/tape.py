@@ -23,6 +23,13 @@ _KEPT_METRICS = frozenset(
         "pilothouse_request_duration_seconds_bucket",
         "pilothouse_request_duration_seconds_count",
         "pilothouse_shadow_compared_total",
+        "pilothouse_refused_total",
+        "pilothouse_batch_size_bucket",
+        "pilothouse_batch_dispatch_total",
+        "pilothouse_queue_duration_seconds_sum",
+        "pilothouse_queue_duration_seconds_count",
+        "pilothouse_inference_duration_seconds_sum",
+        "pilothouse_inference_duration_seconds_count",
     }
 )
 _PAGE = 500

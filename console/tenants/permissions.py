@@ -24,6 +24,7 @@ class Scope(StrEnum):
     READ = "read"
     MODELS = "models:write"
     ROLLOUTS = "rollouts:write"
+    LOADTESTS = "loadtests:write"
     TENANTS = "tenants:write"
     NODES = "nodes:write"
     INFER = "infer"  # inference only: the secret starts with ph_ and REST refuses it
@@ -42,6 +43,7 @@ class Rule:
 _SEE = Rule(Role.VIEWER, Scope.READ, house=True)
 _ROLL = Rule(Role.OPERATOR, Scope.ROLLOUTS)
 _MODEL = Rule(Role.OPERATOR, Scope.MODELS)
+_LOAD = Rule(Role.OPERATOR, Scope.LOADTESTS)
 _NODE = Rule(Role.OPERATOR, Scope.NODES)
 _TENANT = Rule(Role.ADMIN, Scope.TENANTS)
 
@@ -78,6 +80,9 @@ VERBS: Mapping[str, Rule] = {
     "rollout.retry": _ROLL,
     "strategy.view": _SEE,
     "strategy.edit": _ROLL,
+    "loadtest.view": _SEE,
+    "loadtest.start": _LOAD,
+    "loadtest.cancel": _LOAD,
     "node.view": _SEE,
     "node.edit": _NODE,
     "node.drain": _NODE,
@@ -93,6 +98,7 @@ ROLE_FOR_SCOPE: Mapping[Scope, Role] = {
     Scope.READ: Role.VIEWER,
     Scope.MODELS: Role.OPERATOR,
     Scope.ROLLOUTS: Role.OPERATOR,
+    Scope.LOADTESTS: Role.OPERATOR,
     Scope.NODES: Role.OPERATOR,
     Scope.INFER: Role.OPERATOR,
     Scope.TENANTS: Role.ADMIN,

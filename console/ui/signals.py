@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from console.kit import clock
-from console.metrics.choose import source
-from console.metrics.source import Indicator, NoData, Point, ProviderError, Query, Reading, Value
+from console.metrics.choose import counters, source
+from console.metrics.source import Growth, Indicator, NoData, Point, ProviderError, Query, Reading, Value
+from console.ui.words import percent
 
 HOLD_SECONDS = 2.0
 _KEPT = 4000
 _MISSING = "–"
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,11 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
+    """at: the end of the window, in seconds since the epoch; None is now."""
+
     query: Query
     span: Span | None
+    at: float | None = None
 
 
 class _Shelf:
@@ -53,15 +58,15 @@ class _Shelf:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, _Asked], tuple[float, object]] = {}
+        self._held: dict[tuple[str, object], tuple[float, object]] = {}
         self._failed: dict[str, tuple[float, ProviderError]] = {}
 
-    def get(self, key: tuple[str, _Asked]) -> object | None:
+    def get(self, key: tuple[str, object]) -> object | None:
         with self._lock:
             at, answer = self._held.get(key, (-math.inf, None))
         return answer if time.monotonic() - at < HOLD_SECONDS else None
 
-    def put(self, key: tuple[str, _Asked], answer: object) -> None:
+    def put(self, key: tuple[str, object], answer: object) -> None:
         with self._lock:
             if len(self._held) >= _KEPT:
                 self._held.clear()
@@ -85,8 +90,9 @@ shelf = _Shelf()
 _pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="signals")
 
 
-def readings(queries: Iterable[Query]) -> dict[Query, Reading]:
-    asked = [_Asked(query, None) for query in queries]
+def readings(queries: Iterable[Query], *, at: float | None = None) -> dict[Query, Reading]:
+    """at: as it was then."""
+    asked = [_Asked(query, None, at) for query in queries]
     return {one.query: answer for one, answer in zip(asked, _all(_read, asked), strict=True)}
 
 
@@ -96,7 +102,33 @@ def histories(queries: Iterable[Query], span: Span) -> dict[Query, list[Point]]:
     return {one.query: answer for one, answer in zip(asked, _all(_history, asked), strict=True)}
 
 
-def _all(ask: Callable[[_Asked], T], asked: list[_Asked]) -> list[T]:
+# metric, service, label to add up by ("" for all)
+Counted = tuple[str, str, str]
+
+
+def growths(
+    keys: Iterable[Counted], *, window_seconds: float
+) -> dict[Counted, Growth | NoData | ProviderError]:
+    """How plain counters grew until now, asked in parallel and held for a moment as the others are."""
+    wanted = list(keys)
+    return dict(zip(wanted, _all(lambda key: _growth(key, window_seconds), wanted), strict=True))
+
+
+def _growth(key: Counted, window_seconds: float) -> Growth | NoData | ProviderError:
+    chosen = counters()
+    held_as = (_identity(chosen), (key, window_seconds))
+    held = shelf.get(held_as)
+    if isinstance(held, Growth | NoData | ProviderError):
+        return held
+    if failure := shelf.failure(held_as[0]):
+        return failure
+    metric, service, by = key
+    answer = chosen.growth(metric, service, by=by, window_seconds=window_seconds)
+    shelf.put(held_as, answer)
+    return answer
+
+
+def _all(ask: Callable[[A], T], asked: list[A]) -> list[T]:
     """The first alone: when the source is away, the page waits for one attempt and not for each."""
     return [ask(asked[0]), *_pool.map(ask, asked[1:])] if asked else []
 
@@ -109,7 +141,7 @@ def _read(asked: _Asked) -> Reading:
         return held
     if failure := shelf.failure(key[0]):
         return failure
-    answer = chosen.read(asked.query)
+    answer = chosen.read(asked.query, at=asked.at)
     shelf.put(key, answer)
     return answer
 
@@ -154,10 +186,8 @@ def in_words(indicator: Indicator, value: float) -> Figure:
     """The value with the unit people read: ms, %, per second."""
     match indicator:
         case Indicator.ERROR_RATIO:
-            percent = value * 100
-            text = "0" if percent == 0 else f"{percent:.2f}" if percent < 1 else f"{percent:.1f}"
-            return Figure(text, "%", value=value)
-        case Indicator.REQUEST_RATE:
+            return Figure(percent(value), "%", value=value)
+        case Indicator.REQUEST_RATE | Indicator.REFUSED_RATE:
             text = (
                 f"{value:.0f}"
                 if value >= 100

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import uvloop
 
+from inference.plane import flags
 from inference.plane.exchange import Limits
 from inference.plane.node import StartError, run_node
+from inference.plane.tls import TlsError
 
 
 def main(argv: list[str]) -> int:
@@ -20,14 +22,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--public-metrics", action="store_true", help="/metrics needs no key from other machines"
     )
+    flags.add_to(parser)
     given = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     limits = Limits(body_bytes=given.max_body)
     try:
         uvloop.run(
-            run_node(given.node_dir, given.host, given.port, limits, public_metrics=given.public_metrics)
+            run_node(
+                given.node_dir,
+                given.host,
+                given.port,
+                limits,
+                public_metrics=given.public_metrics,
+                options=flags.read(given),
+            )
         )
-    except StartError as error:
+    except (StartError, TlsError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

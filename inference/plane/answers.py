@@ -1,5 +1,6 @@
 """Inference answers of the Open Inference Protocol: from packed tensors to a body."""
 
+import zlib
 from functools import lru_cache
 from math import prod
 
@@ -12,6 +13,7 @@ from inference.plane.packing import Buffer
 from inference.plane.refusals import RefusedError
 from inference.plane.requests import Plan
 
+MIN_COMPRESSED, MAX_COMPRESSED = 1 << 10, 4 << 20
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -35,6 +37,8 @@ def write(start: bytes, plan: Plan, name: str, outputs: list[Piece]) -> tuple[by
             parts.append(b'%s%s%s],"parameters":{"binary_data_size":%d}}' % (comma, head, shape, size))
             if size:
                 tail.append(data)
+        elif binary is None:
+            parts.append(b"%s%s%s]}" % (comma, head, shape))  # it went into the client's shared memory
         else:
             parts.append(b'%s%s%s],"data":%s}' % (comma, head, shape, _json(code, dims, data)))
         comma = b","
@@ -44,6 +48,23 @@ def write(start: bytes, plan: Plan, name: str, outputs: list[Piece]) -> tuple[by
         return body, None
     # Joined, that is copied, at once: the data may lie in a slot that the next batch will take.
     return b"".join([body, *tail]), len(body)
+
+
+def compressed(accepted: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Header lines and body, compressed where the client takes it and it can pay.
+
+    At the fastest level and within bounds, because the plane's one thread does it.
+    """
+    if not MIN_COMPRESSED <= len(body) <= MAX_COMPRESSED:
+        return b"", body
+    for part in accepted.lower().split(b","):
+        coding, _, quality = part.partition(b";")
+        coding = coding.strip()
+        if coding in (b"gzip", b"deflate") and quality.replace(b" ", b"") not in (b"q=0", b"q=0.0"):
+            packer = zlib.compressobj(1, zlib.DEFLATED, 31 if coding == b"gzip" else 15)
+            packed = packer.compress(body) + packer.flush()
+            return b"content-encoding: %s\r\nvary: accept-encoding\r\n" % coding, packed
+    return b"", body
 
 
 @lru_cache(4096)

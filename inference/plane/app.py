@@ -11,13 +11,16 @@ from typing import Any
 
 import orjson
 
-from inference.plane import answers, oip, refusals
+from inference.plane import answers, extensions, oip, refusals
 from inference.plane.admission import Grant
 from inference.plane.batcher import Job, Piece
 from inference.plane.exchange import Exchange, Limits
+from inference.plane.extras import Extras
 from inference.plane.gateway import Gateway, Service
 from inference.plane.pool import Pool
 from inference.plane.refusals import RefusedError
+from inference.plane.regions import Place, Regions
+from inference.plane.tls import Identities
 
 PROTOCOL = "http"
 CLIENT_LEFT = 499  # nginx's code for a client that did not wait; counted, never sent
@@ -45,7 +48,7 @@ class Route:
 class Call(Job):
     """An inference request that reached a version; holds its place in the quota until it ends, once."""
 
-    __slots__ = ("app", "exchange", "grant", "name", "pool")
+    __slots__ = ("app", "exchange", "grant", "name", "places", "pool")
 
     def __init__(self, app: "App", exchange: Exchange, grant: Grant, pool: Pool, arrived: float) -> None:
         Job.__init__(self, exchange.tenant, arrived)
@@ -54,14 +57,22 @@ class Call(Job):
         self.grant = grant
         self.pool = pool
         self.name = ""
+        self.places: list[Place | None] | None = None
 
     def answered(self, outputs: list[Piece]) -> None:
         try:
+            if self.app.regions.enabled:
+                extensions.check_whole(self.buffers)
+            if self.places is not None:
+                outputs = extensions.granted(self.pool, self.plan, self.places, outputs)
             body, json_length = answers.write(self.pool.opening, self.plan, self.name, outputs)
         except RefusedError as error:
             self.refused(error)
             return
         kind = JSON if json_length is None else TENSORS % json_length
+        if self.exchange.accept_encoding is not None:
+            coding, body = answers.compressed(self.exchange.accept_encoding, body)
+            kind += coding
         self.end(200, kind, body)
 
     def refused(self, error: RefusedError) -> None:
@@ -85,8 +96,19 @@ class Call(Job):
 class App:
     """public_metrics: /metrics is open to peers beyond this machine without a key."""
 
-    def __init__(self, gateway: Gateway, limits: Limits, *, public_metrics: bool = False) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        limits: Limits,
+        *,
+        public_metrics: bool = False,
+        memory: Regions | None = None,
+        identities: Identities | None = None,
+    ) -> None:
         self.gateway = gateway
+        self.regions = memory or Regions(enabled=False)
+        self.identities = identities or Identities()
+        self.extras = Extras(self)
         self.limits = limits
         self.public_metrics = public_metrics
         self._targets: dict[bytes, Route] = {}
@@ -99,7 +121,6 @@ class App:
 
     def _table(self) -> list[tuple[re.Pattern[str], str, bool, Callable[[Exchange, Route], None]]]:
         model = rf"/v2/models/{_SERVICE}{_VERSION}"
-        region = r"(?P<arg>system|cuda)sharedmemory(?:/region/[^/]{1,255})?"
         rows: list[tuple[str, str, bool, Callable[[Exchange, Route], None]]] = [
             (r"/healthz", "GET", False, self._alive),
             (r"/readyz", "GET", False, self._readyz),
@@ -113,11 +134,7 @@ class App:
             (rf"{model}/ready", "GET", True, self._model_ready),
             (rf"{model}/config", "GET", True, self._config),
             (rf"{model}/stats", "GET", True, self._stats),
-            (r"/v2/repository/index", "POST", True, self._index),
-            (rf"/v2/repository/models/{_SERVICE}/(?:load|unload)", "POST", True, self._no_load),
-            (rf"/v2/{region}/status", "GET", True, self._no_regions),
-            (rf"/v2/{region}/unregister", "POST", True, self._nothing),
-            (rf"/v2/{region}/register", "POST", True, self._no_shared_memory),
+            *self.extras.rows(),
         ]
         return [(re.compile(pattern), method, keyed, handler) for pattern, method, keyed, handler in rows]
 
@@ -125,13 +142,23 @@ class App:
 
     def admit(self, exchange: Exchange) -> None:
         route = self._targets.get(exchange.target) or self._resolve(exchange.target)
-        if exchange.method != route.method:
+        if exchange.method != route.method and exchange.method not in route.method.split(b", "):
             raise RefusedError(405, "Method Not Allowed")
         exchange.route = route
         if route.keyed:
-            tenant = exchange.tenant = self.gateway.admission.tenant_of(exchange.authorization)
+            tenant = exchange.tenant = self._told_tenant(exchange) or self.gateway.admission.tenant_of(
+                exchange.authorization
+            )
             if route.service and not self.gateway.admission.may(tenant, route.service):
                 raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+
+    def _told_tenant(self, exchange: Exchange) -> str | None:
+        """The tenant that a trusted gateway names; from anyone else the header counts for nothing."""
+        if exchange.tenant_id is None and exchange.tenant_alias is None:
+            return None
+        told = [("x-tenant-id", exchange.tenant_id), ("x_tenant_id", exchange.tenant_alias)]
+        given = [(name, value) for name, value in told if value is not None]
+        return self.identities.tenant(given, exchange.connection.names)
 
     def serve(self, exchange: Exchange) -> None:
         route: Route = exchange.route
@@ -225,9 +252,12 @@ class App:
         call = exchange.state = Call(self, exchange, grant, pool, arrived)
         body = exchange.body if exchange.content_encoding is None else self._unpacked(exchange)
         told = exchange.header_length
+        own = self.regions.of(exchange.tenant) if self.regions.enabled else None
         plan, rows, buffers, call.name, told_timeout = pool.codec.parse(
-            body, None if told is None else _length(told)
+            body, None if told is None else _length(told), own
         )
+        if plan.wishes:
+            call.places = extensions.places(own, plan.wire.outputs, plan.wishes)
         timeout = pool.timeout_seconds
         if told_timeout is not None and told_timeout < timeout:
             timeout = told_timeout
@@ -256,7 +286,10 @@ class App:
     # Questions
 
     def _json(self, exchange: Exchange, told: Any, status: int = 200) -> None:
-        exchange.connection.send(exchange, status, JSON + self.ids(exchange), orjson.dumps(told))
+        body, coding = orjson.dumps(told), b""
+        if exchange.accept_encoding is not None:
+            coding, body = answers.compressed(exchange.accept_encoding, body)
+        exchange.connection.send(exchange, status, JSON + coding + self.ids(exchange), body)
 
     def _service(self, route: Route) -> Service:
         service = self.gateway.services.get(route.service)
@@ -265,9 +298,6 @@ class App:
         return service
 
     def _alive(self, exchange: Exchange, route: Route) -> None:
-        exchange.connection.send(exchange, 200, b"", b"")
-
-    def _nothing(self, exchange: Exchange, route: Route) -> None:
         exchange.connection.send(exchange, 200, b"", b"")
 
     def _ready(self, exchange: Exchange, route: Route) -> None:
@@ -287,7 +317,7 @@ class App:
         exchange.connection.send(exchange, 200, head, self.gateway.exposition())
 
     def _server(self, exchange: Exchange, route: Route) -> None:
-        self._json(exchange, oip.server())
+        self._json(exchange, oip.server(shared_memory=self.regions.enabled))
 
     def _model(self, exchange: Exchange, route: Route) -> None:
         self._json(exchange, oip.model(self._service(route), route.version))
@@ -309,18 +339,6 @@ class App:
     def _all_stats(self, exchange: Exchange, route: Route) -> None:
         may = self.gateway.admission.may
         self._json(exchange, oip.stats([p for p in self.gateway.pools() if may(exchange.tenant, p.service)]))
-
-    def _index(self, exchange: Exchange, route: Route) -> None:
-        self._json(exchange, oip.index(self.gateway, exchange.tenant, exchange.body))
-
-    def _no_load(self, exchange: Exchange, route: Route) -> None:
-        raise RefusedError(503, "models are loaded and unloaded by the console, not by clients of the plane")
-
-    def _no_regions(self, exchange: Exchange, route: Route) -> None:
-        self._json(exchange, [])
-
-    def _no_shared_memory(self, exchange: Exchange, route: Route) -> None:
-        raise RefusedError(501, f"{route.arg} shared memory of clients is disabled")
 
 
 def _length(told: bytes) -> int:

@@ -3,24 +3,31 @@
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from inference.contract import Contract, TensorSpec, check_against, infer_contract, read_labels
+from inference.contract import Contract, check_against, infer_contract, read_labels
+from inference.graph import Signature
 from inference.plane.datatypes import DATATYPES, Array, Datatype, pack_bytes, unpack_bytes
-from inference.plane.frames import Layout
+from inference.plane.frames import INLINE, Layout
 from inference.plane.refusals import RefusedError
 from inference.plane.runtimes import RUNTIMES, LoadError, Options, Runtime
+from inference.plane.samples import made_up
+from inference.plane.slots import LARGE, aligned
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """offset: where in the room the data lies already, or INLINE."""
+
     datatype: Datatype
     dims: tuple[int, ...]
     data: memoryview | bytes
+    offset: int = INLINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +40,60 @@ class Timing:
 
 
 class Engine:
-    """Raises LoadError or ContractError while it is made; `phases` are seconds."""
+    """folder: of the version; the graph `model` may be elsewhere. `phases` are seconds.
+
+    Raises LoadError or ContractError while it is made.
+    """
 
     def __init__(
-        self, folder: Path, model: str, contract: Contract | None, name: str, options: Options
+        self, folder: Path, model: Path, contract: Contract | None, name: str, options: Options
     ) -> None:
         self.phases: dict[str, float] = {}
         self._mark = time.perf_counter()
         platform = contract.spec.platform if contract else "onnx"
         if platform not in RUNTIMES:
             raise LoadError(f"no runtime for platform {platform} is installed here")
-        self.runtime: Runtime = RUNTIMES[platform](folder / model, options, self.phase)
+        self.runtime: Runtime = RUNTIMES[platform](model, options, self.phase)
         self.contract = contract or infer_contract(self.runtime.signature, name)
         check_against(self.contract, self.runtime.signature, folder)
         self._before = self.contract.spec.hooks.preprocess
         self._after = self.contract.spec.hooks.postprocess
         self._labels = read_labels(folder / self._after.labels) if self._after else []
         self._declared = {tensor.name: DATATYPES[tensor.datatype] for tensor in self.contract.public_outputs}
+        self._fixed = _fixed_outputs(self.contract, self.runtime.signature)
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.runtime.providers[:1] == ("CPUExecutionProvider",)
 
     def phase(self, name: str) -> None:
         now = time.perf_counter()
         self.phases[name] = round(now - self._mark, 6)
         self._mark = now
 
-    def run(self, layout: Layout, rows: int, buffers: Sequence[memoryview]) -> tuple[list[Output], Timing]:
-        """Raises RefusedError."""
+    def first_run(self) -> None:
+        """Ends the phase `first`; nothing at any later call."""
+        if "first" not in self.phases:
+            self.phase("first")
+
+    def shrink(self) -> None:
+        """A run that makes the runtime give unused memory back; where made-up rows do not run, nothing is given."""
+        sample = made_up(self.contract, 1)
+        self.runtime.shrinking(True)
+        try:
+            with suppress(RefusedError):
+                self.run(sample.layout, sample.rows, sample.buffers)
+        finally:
+            self.runtime.shrinking(False)
+
+    def run(
+        self,
+        layout: Layout,
+        rows: int,
+        buffers: Sequence[memoryview],
+        room: memoryview | None = None,
+    ) -> tuple[list[Output], Timing]:
+        """room: shared memory where large outputs are made, when their size is known. Raises RefusedError."""
         start = time.perf_counter_ns()
         feeds = {}
         for (name, kind, dims), data in zip(layout.inputs, buffers, strict=True):
@@ -65,13 +101,17 @@ class Engine:
             target, datatype, array = self._feed(name, DATATYPES[kind], shape, data)
             feeds[target] = (datatype, array)
         wanted = self._graph_outputs(layout.outputs)
+        places = self._places(wanted, layout, rows, room) if room is not None and self._fixed else {}
         fed = time.perf_counter_ns()
         try:
-            arrays = self.runtime.run(wanted, feeds)
+            if places:
+                arrays = self.runtime.run_into(wanted, feeds, {name: at[1] for name, at in places.items()})
+            else:
+                arrays = self.runtime.run(wanted, feeds)
         except Exception as error:  # whatever a runtime raises is this request's failure, not the worker's
             raise RefusedError(500, f"the model failed: {_told(error)}") from None
         ran = time.perf_counter_ns()
-        outputs = self._outputs(layout.outputs, dict(zip(wanted, arrays, strict=True)))
+        outputs = self._outputs(layout.outputs, dict(zip(wanted, arrays, strict=True)), places)
         return outputs, Timing(fed - start, ran - fed, time.perf_counter_ns() - ran)
 
     def _feed(
@@ -98,92 +138,62 @@ class Engine:
             names.append(self._after.input)
         return names
 
-    def _outputs(self, public: Sequence[str], arrays: dict[str, Array]) -> list[Output]:
+    def _places(
+        self, wanted: Sequence[str], layout: Layout, rows: int, room: memoryview
+    ) -> dict[str, tuple[int, Array]]:
+        """Offset and array in the room for each large output whose shape is known before the run."""
+        if not layout.batched and layout.inputs[0][2]:
+            rows = layout.inputs[0][2][0]
+        places: dict[str, tuple[int, Array]] = {}
+        free = 0
+        for name in wanted:
+            inner = self._fixed.get(name)
+            if inner is None:
+                continue
+            datatype, dims, batches = inner
+            shape = (rows, *dims) if batches else dims
+            size = prod(shape) * datatype.size
+            if LARGE <= size <= len(room) - free:
+                area = np.frombuffer(room[free : free + size], dtype=datatype.dtype).reshape(shape)
+                places[name] = free, area
+                free = aligned(free + size)
+        return places
+
+    def _outputs(
+        self, public: Sequence[str], arrays: dict[str, Array], places: dict[str, tuple[int, Array]]
+    ) -> list[Output]:
         best: dict[str, Output] = {}
         if self._after is not None and (self._after.label in public or self._after.score in public):
             labels, scores = self._after.run(arrays[self._after.input], self._labels)
             best[self._after.label] = Output(DATATYPES["BYTES"], (len(labels), 1), pack_bytes(labels))
             best[self._after.score] = _packed(DATATYPES["FP32"], scores)
-        return [best.get(name) or _packed(self._declared[name], arrays[name]) for name in public]
-
-    def warm_up(self, samples: Sequence[tuple[Layout, int, Sequence[memoryview]]]) -> tuple[bool, str]:
-        """First runs, before a client pays for them: the contract's samples, else made-up rows.
-
-        Returns whether joined rows give the answers of single ones, and a note when that could not be tried.
-        """
-        for layout, rows, buffers in samples:
-            try:
-                self.run(layout, rows, buffers)
-            except RefusedError as error:
-                raise LoadError(f"a warm-up sample fails: {error}") from None
-        if samples:
-            self.phase("first")
-        single, double = self._made_up(1), self._made_up(2)
-        try:
-            one = self._run_made_up(single)
-            if not samples:
-                self.phase("first")
-            if self.contract.max_batch_size == 1:
-                self.phase("warmup")
-                return True, ""
-            two = self._run_made_up(double)
-            self.phase("warmup")
-        except RefusedError as error:
-            self.phase("warmup")
-            return True, f"made-up rows do not run, so batching was not tried at load: {error}"
-        return _same_first_row(one, two), ""
-
-    def _made_up(self, rows: int) -> dict[str, Array]:
-        return {tensor.name: _made_up(tensor, rows) for tensor in self.contract.spec.inputs}
-
-    def _run_made_up(self, arrays: dict[str, Array]) -> list[Output]:
-        kinds = {tensor.name: tensor.datatype for tensor in self.contract.spec.inputs}
-        layout = Layout(
-            id=0,
-            batched=False,
-            inputs=tuple((name, kinds[name], tuple(array.shape)) for name, array in arrays.items()),
-            outputs=tuple(tensor.name for tensor in self.contract.spec.outputs),
-        )
-        packed = [_packed(DATATYPES[kinds[name]], array).data for name, array in arrays.items()]
-        return self.run(layout, -1, [memoryview(data) for data in packed])[0]
+        return [
+            best.get(name) or _packed(self._declared[name], arrays[name], places.get(name)) for name in public
+        ]
 
 
-def _made_up(tensor: TensorSpec, rows: int) -> Array:
-    """Rows that differ; the first row is the same for every count. Small numbers, inside the contract's range."""
-    shape = tuple(dim if dim >= 0 else 8 for dim in tensor.shape)
-    if tensor.shape[:1] == (-1,):
-        shape = (rows, *shape[1:])
-    if tensor.datatype == "BYTES":
-        texts = np.empty(shape, dtype=object)
-        texts.fill("a")
-        return texts
-    low = 0.0 if tensor.minimum is None else tensor.minimum
-    high = low + 1.0 if tensor.maximum is None else min(tensor.maximum, low + 1.0)
-    values = np.random.default_rng(7).random(shape) * (high - low) + low
-    datatype = DATATYPES[tensor.datatype]
-    if datatype.name == "BF16":
-        return (values.astype("<f4").view("<u4") >> 16).astype("<u2")
-    return (
-        np.rint(values).astype(datatype.dtype)
-        if datatype.dtype[1:2] in "iu"
-        else values.astype(datatype.dtype)
-    )
+def _fixed_outputs(
+    contract: Contract, signature: Signature
+) -> dict[str, tuple[Datatype, tuple[int, ...], bool]]:
+    """Outputs of the graph of which at most the rows are open: datatype, inner dimensions and whether rows lead.
 
-
-def _same_first_row(one: list[Output], two: list[Output]) -> bool:
-    for single, double in zip(one, two, strict=True):
-        if single.dims[:1] != (1,) or double.dims[:1] != (2,) or single.dims[1:] != double.dims[1:]:
-            return False
-        if not single.datatype.size or single.datatype.name == "BF16":
+    The rows of an output are those of the inputs only where the model batches.
+    """
+    fixed = {}
+    for tensor in signature.outputs:
+        datatype, shape = DATATYPES[tensor.datatype], tensor.shape
+        batches = bool(shape) and shape[0] == -1
+        if not datatype.size or -1 in shape[1:] or (batches and not signature.batches):
             continue
-        first = np.frombuffer(single.data, dtype=single.datatype.dtype).astype("f8")
-        joined = np.frombuffer(double.data, dtype=double.datatype.dtype).astype("f8")[: first.size]
-        if not np.allclose(first, joined, rtol=1e-2, atol=1e-3, equal_nan=True):
-            return False
-    return True
+        if batches and contract.max_batch_size == 1:
+            continue
+        fixed[tensor.name] = datatype, shape[1:] if batches else shape, batches
+    return fixed
 
 
-def _packed(datatype: Datatype, array: Array) -> Output:
+def _packed(datatype: Datatype, array: Array, place: tuple[int, Array] | None = None) -> Output:
+    if datatype.size and place is not None and array is place[1]:
+        return Output(datatype, array.shape, array.reshape(-1).view(np.uint8).data, place[0])
     if datatype.size:
         flat = np.ascontiguousarray(array)
         return Output(datatype, array.shape, flat.reshape(-1).view(np.uint8).data if flat.size else b"")

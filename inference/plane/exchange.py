@@ -25,6 +25,12 @@ WANTED = {
     b"expect": ("expect", False),
     b"x-request-id": ("request_id", False),
     b"traceparent": ("traceparent", False),
+    b"accept-encoding": ("accept_encoding", False),
+    b"x-tenant-id": ("tenant_id", True),
+    # Spellings that other servers fold into the one above; whoever may name a tenant is not let through with these.
+    b"x_tenant_id": ("tenant_alias", True),
+    b"x-tenant_id": ("tenant_alias", True),
+    b"x_tenant-id": ("tenant_alias", True),
 }
 WANTED_LENGTHS = frozenset(map(len, WANTED))
 
@@ -32,6 +38,10 @@ WANTED_LENGTHS = frozenset(map(len, WANTED))
 class Sender(Protocol):
     @property
     def peer(self) -> str: ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the peer, from the certificate that it showed."""
 
     def send(self, exchange: "Exchange", status: int, head: bytes, body: bytes) -> None:
         """The whole answer, once. head: header lines with their line ends, without content-length."""
@@ -68,6 +78,9 @@ class Exchange:
     expect: bytes | None = None
     request_id: bytes | None = None
     traceparent: bytes | None = None
+    accept_encoding: bytes | None = None
+    tenant_id: bytes | None = None
+    tenant_alias: bytes | None = None
     refusal: RefusedError | None = None
     close = False
     done = False

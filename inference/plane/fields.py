@@ -47,10 +47,6 @@ def binary_wish(name: str, parameters: Any) -> bool:
         return False
     if type(parameters) is not dict:
         raise bad(f"parameters of output {name} must be an object")
-    if "shared_memory_region" in parameters:
-        raise bad(f"output {name}: client shared memory is disabled")
-    if parameters.get("classification"):
-        raise bad(f"output {name}: the classification extension is not served")
     wish = parameters.get("binary_data", False)
     if type(wish) is not bool:
         raise bad(f"binary_data of output {name} must be true or false")

@@ -23,8 +23,10 @@ import msgspec
 LIMIT = 512 << 20
 HEAD = struct.Struct("<IB")
 
-# RUN: slot, layout, batch, rows (-1: the shape is in the layout whole), then for each input `PLACE`.
-RUN = struct.Struct("<BHIi")
+# RUN: slot, layout, batch, rows (-1: the shape is in the layout whole), microseconds after its beginning at which the
+# run is ended (0: never), then for each input `PLACE`.
+RUN = struct.Struct("<BHIiI")
+LONGEST_RUN_US = (1 << 32) - 1
 # One tensor: bytes, offset in the slot or INLINE. Inline tensors follow the header in order.
 PLACE = struct.Struct("<QQ")
 INLINE = (1 << 64) - 1
@@ -71,7 +73,7 @@ def padded(offset: int) -> int:
 def run_struct(inputs: int) -> struct.Struct:
     """A whole RUN frame up to its inline tensors: length, kind, RUN, a PLACE for each input, padding."""
     used = RUN.size + inputs * PLACE.size
-    return struct.Struct(f"<IBBHIi{2 * inputs}Q{padded(used) - used}x")
+    return struct.Struct(f"<IBBHIiI{2 * inputs}Q{padded(used) - used}x")
 
 
 def read_dims(data: bytes, at: int, rank: int) -> tuple[int, ...]:

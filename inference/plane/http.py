@@ -14,6 +14,7 @@ import httptools
 
 from inference.plane.exchange import REASONS, WANTED, WANTED_LENGTHS, Exchange, Limits
 from inference.plane.refusals import RefusedError
+from inference.plane.tls import names_of
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.deadline = server.now + server.limits.header_seconds
         self.peer = ""
+        self.names: tuple[str, ...] = ()
         self._transport: asyncio.Transport
         self._parser = httptools.HttpRequestParser(self)
         self._reading: Exchange | None = None
@@ -96,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.names = names_of(transport.get_extra_info("peercert"))
         server = self.server
         if len(server.connections) >= server.limits.connections:
             self._deaf = True

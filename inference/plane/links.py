@@ -7,6 +7,7 @@ import os
 import socket
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - as the class it is
+from time import monotonic
 from typing import Protocol, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from inference.plane import frames, slots
 from inference.plane.batcher import Job
 from inference.plane.packing import Buffer
 from inference.plane.probe import LinkStatus, WorkerStatus
+from inference.plane.regions import Shared
 from inference.plane.requests import Wire
 from inference.plane.routes import WorkerRoute
 from inference.protocol import ReplicaState, decode
@@ -209,19 +211,27 @@ class Link(asyncio.Protocol):
             if size >= slots.LARGE and free + size <= slots.AREA:
                 area, at = self._slab.request(slot), free
                 for piece in pieces:
-                    area[at : at + len(piece)] = piece
-                    at += len(piece)
+                    end = at + len(piece)
+                    if isinstance(piece, Shared):
+                        piece.read_into(area[at:end])
+                    else:
+                        area[at:end] = piece
+                    at = end
                 places += (size, free)
                 free = slots.aligned(at)
                 continue
             places += (size, frames.INLINE)
+            if size >= slots.LARGE:  # the slot is full
+                pieces = [bytes(piece) for piece in pieces]
             parts += pieces
             gap = -size & 15
             if gap:
                 parts.append(bytes(gap))
             length += size + gap
         self._touched += free
-        parts[0] = head.pack(length - 4, frames.Kind.RUN, slot, layout, number, rows, *places)
+        left = max([job.deadline for job in jobs]) - monotonic()
+        stop_us = min(max(int(left * 1e6), 1), frames.LONGEST_RUN_US)
+        parts[0] = head.pack(length - 4, frames.Kind.RUN, slot, layout, number, rows, stop_us, *places)
         self.batches[number] = Batch(jobs, rows, slot)
         transport.writelines(parts)
 

@@ -7,16 +7,23 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inference.plane import control, routes
 from inference.plane.app import App
 from inference.plane.exchange import Limits
+from inference.plane.flags import Options
 from inference.plane.gateway import Gateway
 from inference.plane.http import Server
+from inference.plane.regions import Regions
+from inference.plane.tls import Identities, TlsError, Watch
 from inference.protocol import ReplicaState
+
+if TYPE_CHECKING:
+    from inference.plane.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
 DRAIN_SECONDS = 30.0
@@ -31,10 +38,24 @@ class StartError(Exception):
 class Plane:
     """Listens on construction of `start`; `run` returns when drained."""
 
-    def __init__(self, limits: Limits, *, public_metrics: bool = False) -> None:
+    def __init__(
+        self, limits: Limits, *, public_metrics: bool = False, options: Options | None = None
+    ) -> None:
+        self.options = options or Options()
         self.gateway = Gateway()
-        self.app = App(self.gateway, limits, public_metrics=public_metrics)
+        self.regions = Regions(enabled=self.options.client_shared_memory)
+        self.identities = Identities(self.options.trusted_gateways)
+        self.app = App(
+            self.gateway,
+            limits,
+            public_metrics=public_metrics,
+            memory=self.regions,
+            identities=self.identities,
+        )
         self.server = Server(self.app, limits)
+        self.limits = limits
+        self.grpc: GrpcServer | None = None
+        self._tls = Watch(self.options.tls) if self.options.tls else None
         self.port = 0
         self._listener: asyncio.Server | None = None
         self._stop = asyncio.Event()
@@ -43,24 +64,46 @@ class Plane:
         """Raises StartError."""
         loop = asyncio.get_running_loop()
         try:
+            context = self.options.tls.server_context() if self.options.tls else None
             inherited = os.environ.get(routes.LISTEN_FD)
             if inherited:
                 listener = socket.socket(fileno=int(inherited))
-                self._listener = await loop.create_server(self.server, sock=listener, backlog=1024)
+                self._listener = await loop.create_server(
+                    self.server, sock=listener, backlog=1024, ssl=context
+                )
             else:
-                self._listener = await loop.create_server(self.server, host, port, backlog=1024)
+                self._listener = await loop.create_server(self.server, host, port, backlog=1024, ssl=context)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise StartError(f"port {port} on {host} is in use") from None
             raise StartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        except TlsError as error:
+            raise StartError(str(error)) from None
         self.port = self._listener.sockets[0].getsockname()[1]
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        if self.options.grpc_port is not None:
+            await self._start_grpc(host, self.options.grpc_port)
+
+    async def _start_grpc(self, host: str, port: int) -> None:
+        """Raises StartError."""
+        from inference.plane.grpc.server import GrpcApp, GrpcServer  # 20 MB that a plane without gRPC saves
+
+        server = GrpcServer(GrpcApp(self.gateway, self.regions, self.identities), self.limits)
+        try:
+            await server.start(host, port, self.options.tls, shared_port=self.options.shared_port)
+        except (OSError, TlsError) as error:
+            raise StartError(str(error)) from None
+        self.grpc = server
 
     def apply(self, new: routes.Routes) -> None:
         """Raises ValueError."""
         self.gateway.apply(new)
         self.app.forget()
+        if self.grpc is not None:
+            self.grpc.app.forget()
+        tenants = {tenant.slug for tenant in new.snapshot.tenants}
+        self.regions.keep_only(tenants, alone=new.open_access)
 
     def stop(self) -> None:
         self._stop.set()
@@ -77,18 +120,36 @@ class Plane:
         if self._listener is not None:
             self._listener.close()
         self.server.drain()
+        if self.grpc is not None:
+            await self.grpc.stop(DRAIN_SECONDS)
         for _ in range(int(DRAIN_SECONDS / POLL_SECONDS)):
             if not self.gateway.busy and not self.server.connections:
                 break
             await asyncio.sleep(POLL_SECONDS)
         ticker.cancel()
         await self.gateway.close()
+        self.regions.close()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.server.tick(time.monotonic())
+            now = time.monotonic()
+            self.server.tick(now)
             self.gateway.tick()
+            self.regions.tick(now)
+            if self._tls is not None and self._tls.changed():
+                await self._renew(self._tls.files.server_context())
+
+    async def _renew(self, context: ssl.SSLContext) -> None:
+        """New handshakes use the new files: another server on the same socket. Connections that stand do not notice."""
+        old = self._listener
+        if old is None:
+            return
+        loop = asyncio.get_running_loop()
+        sock = socket.socket(fileno=os.dup(old.sockets[0].fileno()))
+        sock.setblocking(False)
+        self._listener = await loop.create_server(self.server, sock=sock, backlog=1024, ssl=context)
+        old.close()
 
 
 def port_is_free(host: str, port: int) -> bool:
@@ -101,9 +162,17 @@ def port_is_free(host: str, port: int) -> bool:
         return True
 
 
-async def run_node(folder: Path, host: str, port: int, limits: Limits, *, public_metrics: bool) -> None:
+async def run_node(
+    folder: Path,
+    host: str,
+    port: int,
+    limits: Limits,
+    *,
+    public_metrics: bool,
+    options: Options | None = None,
+) -> None:
     """The plane of a supervised node. Raises StartError."""
-    plane = Plane(limits, public_metrics=public_metrics)
+    plane = Plane(limits, public_metrics=public_metrics, options=options)
     table = folder / "routes.json"
 
     async def apply() -> dict[str, Any]:

@@ -10,15 +10,24 @@ from inference.plane.gateway import Gateway, Service
 from inference.plane.pool import Pool
 from inference.plane.refusals import Limit, RefusedError
 
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics")
+# What is really served; shared memory is added where it is switched on.
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "model_repository",
+    "parameters",
+    "statistics",
+)
 
 
-def server() -> dict[str, Any]:
+def server(*, shared_memory: bool = False) -> dict[str, Any]:
     try:
         number = version("pilothouse")
     except PackageNotFoundError:
         number = "0"
-    return {"name": "pilothouse", "version": number, "extensions": EXTENSIONS}
+    extensions = [*EXTENSIONS, "system_shared_memory"] if shared_memory else list(EXTENSIONS)
+    return {"name": "pilothouse", "version": number, "extensions": extensions}
 
 
 def pool_of(service: Service, number: int | None) -> Pool:
@@ -60,16 +69,21 @@ def config(service: Service, number: int | None) -> dict[str, Any]:
         "name": service.name,
         "platform": "onnxruntime_onnx",
         "backend": "onnxruntime",
+        "default_model_filename": "model.onnx",
         "version_policy": {"specific": {"versions": sorted(service.versions)}},
         "max_batch_size": contract.max_batch_size if pool.codec.batched else 0,
         "input": [
             {**_config(tensor, skip), "optional": tensor.name in optional, "is_shape_tensor": False}
             for tensor in contract.public_inputs
         ],
-        "output": [{**_config(tensor, skip), "is_shape_tensor": False} for tensor in contract.public_outputs],
+        "output": [
+            {**_config(tensor, skip), "label_filename": tensor.labels or "", "is_shape_tensor": False}
+            for tensor in contract.public_outputs
+        ],
         "instance_group": [{"name": service.name, "kind": "KIND_AUTO", "count": len(pool.links)}],
         **({"dynamic_batching": {"max_queue_delay_microseconds": 0}} if pool.codec.batched else {}),
         "model_transaction_policy": {"decoupled": False},
+        "response_cache": {"enable": False},
     }
 
 
@@ -89,7 +103,12 @@ def index(gateway: Gateway, tenant: str, body: bytes) -> list[dict[str, str]]:
         if type(told) is not dict or type(told.get("ready", False)) is not bool:
             raise RefusedError(400, "ready must be true or false")
         only_ready = told.get("ready", False)
-    entries = []
+    return entries(gateway, tenant, only_ready=only_ready)
+
+
+def entries(gateway: Gateway, tenant: str, *, only_ready: bool) -> list[dict[str, str]]:
+    """One for each version that this tenant may call."""
+    told = []
     for service in gateway.services.values():
         if not gateway.admission.may(tenant, service.name):
             continue
@@ -97,8 +116,12 @@ def index(gateway: Gateway, tenant: str, body: bytes) -> list[dict[str, str]]:
             state, reason = _state(pool)
             if state == "READY" or not only_ready:
                 entry = {"name": service.name, "version": str(pool.version), "state": state, "reason": reason}
-                entries.append(entry)
-    return entries
+                told.append(entry)
+        for number, reason in service.broken.items():
+            if not only_ready:
+                entry = {"name": service.name, "version": str(number), "state": "UNAVAILABLE"}
+                told.append({**entry, "reason": reason[:300]})
+    return told
 
 
 def _state(pool: Pool) -> tuple[str, str]:
@@ -108,7 +131,11 @@ def _state(pool: Pool) -> tuple[str, str]:
     crashed = next((link for link in links if link.state == "crashed"), None)
     if crashed is not None:
         return "UNAVAILABLE", "the model could not be loaded"
-    return ("LOADING", "") if links else ("UNAVAILABLE", "no worker")
+    if any(link.state == "draining" for link in links):
+        return "UNLOADING", ""
+    if links:
+        return "LOADING", ""
+    return ("UNLOADING", "") if pool.total else ("UNAVAILABLE", "unloaded")
 
 
 def _tensor(tensor: TensorSpec) -> dict[str, Any]:
@@ -118,6 +145,12 @@ def _tensor(tensor: TensorSpec) -> dict[str, Any]:
 def _config(tensor: TensorSpec, skip: int) -> dict[str, Any]:
     kind = "STRING" if tensor.datatype == "BYTES" else tensor.datatype
     return {"name": tensor.name, "data_type": f"TYPE_{kind}", "dims": tensor.shape[skip:]}
+
+
+def _memory(pool: Pool) -> list[dict[str, Any]]:
+    """Resident bytes of each worker, as it last said."""
+    workers = [link.worker for link in pool.links.values() if link.worker is not None]
+    return [{"type": "CPU", "id": one.ordinal, "byte_size": one.rss_bytes} for one in workers]
 
 
 def _stats(pool: Pool) -> dict[str, Any]:
@@ -154,5 +187,5 @@ def _stats(pool: Pool) -> dict[str, Any]:
             }
             for rows, stat in batches
         ],
-        "memory_usage": [],
+        "memory_usage": _memory(pool),
     }

@@ -37,8 +37,6 @@ class Part:
 
 def binary_size(name: str, parameters: dict[str, Any], data: Any) -> int:
     """The bytes this input takes of the body's binary part."""
-    if "shared_memory_region" in parameters:
-        raise bad(f"input {name}: client shared memory is disabled")
     size = parameters["binary_data_size"]
     if type(size) is not int or size < 0:
         raise bad(f"binary_data_size of input {name} must be a number of bytes")

@@ -65,6 +65,14 @@ class Pool:
             self.links[socket] = Link(wanted[socket], self, self._instance)
         self.link_changed()
 
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Of the classes of its outputs, as a worker told them."""
+        for link in self.links.values():
+            if link.worker is not None and link.worker.labels:
+                return link.worker.labels
+        return {}
+
     def link_changed(self) -> None:
         self.ready = any(link.state == "ready" for link in self.links.values())
 

@@ -23,7 +23,10 @@ class WorkerStatus:
 
     instance: changes with every process. load_phases: seconds by phase (read, session, provider, warmup, first).
     busy_seconds: how long the batch in hand has been running, 0.0 when idle. providers: as the runtime reports
-    them after creation. signature: the graph's, `{}` until loaded.
+    them after creation. signature: the graph's, `{}` until loaded. batch_seconds: of a warm run, by rows as text.
+    row_bytes: memory that a row of a batch takes while it runs. cache: mapped, built or none. sandbox: what is in
+    force, and after WITHOUT what the kernel refused. private_bytes: memory that no file backs; above
+    memory_limit_bytes the worker drains and leaves.
     """
 
     service: str
@@ -42,6 +45,13 @@ class WorkerStatus:
     providers: tuple[str, ...] = ()
     load_phases: dict[str, float] = field(default_factory=dict)
     signature: dict[str, Any] = field(default_factory=dict)
+    batch_seconds: dict[str, float] = field(default_factory=dict)
+    row_bytes: int = 0
+    cache: str = "none"
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sandbox: str = ""
+    private_bytes: int = 0
+    memory_limit_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

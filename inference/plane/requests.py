@@ -15,6 +15,7 @@ import orjson
 
 from inference.contract import Contract, TensorSpec
 from inference.plane.datatypes import DATATYPES, Datatype, pack_bytes
+from inference.plane.extensions import Wish, wish_of
 from inference.plane.fields import (
     UnusualError,
     binary_wish,
@@ -34,6 +35,7 @@ from inference.plane.packing import (
     from_json,
 )
 from inference.plane.refusals import RefusedError
+from inference.plane.regions import TenantRegions, source
 
 MAX_JSON_BYTES = 16 << 20
 MAX_TENSORS = 256
@@ -57,13 +59,18 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to read a request of this look and how to answer it. binary, heads: for each output of the wire."""
+    """How to read a request of this look and how to answer it. binary, heads: for each output of the wire.
+
+    binary is None for data that goes into the client's shared memory.
+    wishes: the same, where an output is wished as classes or in shared memory; else empty.
+    """
 
     wire: Wire
     order: tuple[int, ...]
     parts: tuple[Part, ...]
-    binary: tuple[bool, ...]
+    binary: tuple[bool | None, ...]
     heads: tuple[bytes, ...]
+    wishes: tuple[Wish | None, ...] = ()
 
 
 # Plan, rows (-1 when the model does not batch), buffers in the wire's order, the client's id ("" for none) and the
@@ -87,8 +94,18 @@ class Codec:
         self._wires: dict[Any, Wire] = {}
         self._known: dict[Buffer, _Known] = {}
 
-    def parse(self, body: bytes, header_length: int | None) -> Parsed:
-        """header_length: value of Inference-Header-Content-Length, None without. Raises RefusedError."""
+    def fit(self, message: Any) -> tuple[Plan, int]:
+        """The plan for a request in the form of JSON, and its rows (-1 when the model does not batch); no data is read.
+
+        Raises RefusedError.
+        """
+        return self._plan(message)
+
+    def parse(self, body: bytes, header_length: int | None, own: TenantRegions | None = None) -> Parsed:
+        """header_length: value of Inference-Header-Content-Length, None without. own: the tenant's shared memory.
+
+        Raises RefusedError.
+        """
         if header_length is None:
             head: Buffer = body
         elif header_length == 0:
@@ -113,9 +130,9 @@ class Codec:
         plan, rows = self._plan(message)
         inputs = message["inputs"]
         if header_length is None:
-            buffers, end = self._buffers(plan, rows, inputs, body, len(body))
+            buffers, end = self._buffers(plan, rows, inputs, body, len(body), own)
         else:
-            buffers, end = self._buffers(plan, rows, inputs, body, header_length)
+            buffers, end = self._buffers(plan, rows, inputs, body, header_length, own)
         if end != len(body):
             raise bad(f"unexpected additional input data: {len(body) - end} bytes after the last tensor")
         parameters = message.get("parameters")
@@ -132,7 +149,9 @@ class Codec:
     ) -> None:
         """Clients of binary tensors send the same JSON again and again: it need not be read again."""
         fixed = all(
-            part.datatype.size and "data" not in tensor
+            part.datatype.size
+            and "binary_data_size" in (tensor.get("parameters") or ())
+            and "data" not in tensor
             for part, tensor in zip(plan.parts, inputs, strict=True)
         )
         if fixed and len(head) <= MAX_KNOWN_BYTES:
@@ -224,13 +243,14 @@ class Codec:
         ordered = sorted(range(len(names)), key=lambda index: names[index])
         skip = 1 if self.batched else 0
         wire_inputs = tuple((told[i][0], told[i][1], told[i][2][skip:]) for i in ordered)
-        outputs, binary = self._wishes(message)
+        outputs, binary, wishes = self._wishes(message)
         wire = self._wire(wire_inputs, outputs)
         parts = tuple(
             self._part(self.inputs[name], datatype, prod(shape[skip:])) for name, datatype, shape in told
         )
         place = {index: position for position, index in enumerate(ordered)}
-        plan = Plan(wire, tuple(place[i] for i in range(len(names))), parts, binary, self._heads(outputs))
+        heads = self._heads(outputs, wishes)
+        plan = Plan(wire, tuple(place[i] for i in range(len(names))), parts, binary, heads, wishes)
         if key is not None:
             if len(self._plans) >= MAX_PLANS:
                 self._plans.clear()
@@ -264,27 +284,34 @@ class Codec:
             raise bad(f"parameters of input {name} must be an object")
         return name, DATATYPES[spec.datatype], tuple(shape)
 
-    def _wishes(self, message: Any) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-        """The outputs of the answer in the model's order, and which of them as binary."""
+    def _wishes(
+        self, message: Any
+    ) -> tuple[tuple[str, ...], tuple[bool | None, ...], tuple[Wish | None, ...]]:
+        """The outputs of the answer in the model's order, which of them as binary, and what else is wished of them."""
         parameters = message.get("parameters") or {}
         default = parameters.get("binary_data_output", False)
         if type(default) is not bool:
             raise bad("binary_data_output must be true or false")
         wanted = message.get("outputs")
         if wanted is None or wanted == []:
-            return tuple(self.outputs), tuple(default for _ in self.outputs)
+            return tuple(self.outputs), tuple(default for _ in self.outputs), ()
         if type(wanted) is not list or len(wanted) > MAX_TENSORS:
             raise bad(f"outputs must be a list of at most {MAX_TENSORS}")
-        wishes: dict[str, bool] = {}
+        binary: dict[str, bool | None] = {}
+        wishes: dict[str, Wish | None] = {}
         for output in wanted:
             name = output.get("name") if type(output) is dict else None
             if type(name) is not str or name not in self.outputs:
                 raise bad(f"unexpected output {str(name)[:100]}; the model has {', '.join(self.outputs)}")
-            if name in wishes:
+            if name in binary:
                 raise bad(f"output {name} is asked for twice")
-            wishes[name] = binary_wish(name, output.get("parameters"))
-        names = tuple(name for name in self.outputs if name in wishes)
-        return names, tuple(wishes[name] for name in names)
+            binary[name] = binary_wish(name, output.get("parameters"))
+            wish = wishes[name] = wish_of(name, self.outputs[name].datatype, output.get("parameters") or {})
+            if wish is not None and wish.region is not None:
+                binary[name] = None
+        names = tuple(name for name in self.outputs if name in binary)
+        more = tuple(wishes[name] for name in names) if any(wishes.values()) else ()
+        return names, tuple(binary[name] for name in names), more
 
     def _wire(
         self, inputs: tuple[tuple[str, Datatype, tuple[int, ...]], ...], outputs: tuple[str, ...]
@@ -299,16 +326,23 @@ class Codec:
         looked_at = datatype.name == "BOOL" or spec.minimum is not None or spec.maximum is not None
         return Part(spec.name, datatype, elements, spec.minimum, spec.maximum, utf8, looked_at)
 
-    def _heads(self, names: Sequence[str]) -> tuple[bytes, ...]:
+    def _heads(self, names: Sequence[str], wishes: Sequence[Wish | None]) -> tuple[bytes, ...]:
         """Each output's JSON up to its shape."""
+        classified = {name for name, wish in zip(names, wishes, strict=False) if wish and wish.classes}
+        kinds = ["BYTES" if name in classified else self.outputs[name].datatype for name in names]
         return tuple(
-            b'{"name":%s,"datatype":"%s","shape":['
-            % (json.dumps(name).encode(), self.outputs[name].datatype.encode())
-            for name in names
+            b'{"name":%s,"datatype":"%s","shape":[' % (json.dumps(name).encode(), kind.encode())
+            for name, kind in zip(names, kinds, strict=True)
         )
 
     def _buffers(
-        self, plan: Plan, rows: int, inputs: Sequence[Any], body: bytes, at: int
+        self,
+        plan: Plan,
+        rows: int,
+        inputs: Sequence[Any],
+        body: bytes,
+        at: int,
+        own: TenantRegions | None,
     ) -> tuple[list[Buffer], int]:
         """Packed data of each input in the wire's order, and where the binary part ends."""
         buffers: list[Buffer] = [b""] * len(inputs)
@@ -317,13 +351,15 @@ class Codec:
             elements = part.elements * rows if rows >= 0 else part.elements
             parameters = tensor.get("parameters")
             data = tensor.get("data")
-            if type(parameters) is dict and (
-                "binary_data_size" in parameters or "shared_memory_region" in parameters
-            ):
+            if type(parameters) is dict and "shared_memory_region" in parameters:
+                if data is not None:
+                    raise bad(f"input {part.name} has data and a shared memory region")
+                buffer: Buffer = source(own, part, parameters, elements)
+            elif type(parameters) is dict and "binary_data_size" in parameters:
                 size = binary_size(part.name, parameters, data)
                 if size > len(body) - at:
                     raise bad(f"input {part.name}: expecting {size - len(body) + at} additional bytes")
-                buffer: Buffer = body[at : at + size] if size < 65536 else memoryview(body)[at : at + size]
+                buffer = body[at : at + size] if size < 65536 else memoryview(body)[at : at + size]
                 at += size
                 check_packed(part, buffer, elements)
             elif type(data) is list:

@@ -14,7 +14,7 @@ from console.metrics.source import Indicator, Query
 from console.services.models import Service
 from console.tenants.audit_api import visible_entries
 from console.tenants.permissions import Actor, actor_of, may
-from console.ui import board, signals
+from console.ui import board, refusals, signals
 from console.ui.access import found, page
 from console.ui.render import page_or_part
 from console.ui.signals import Figure
@@ -25,6 +25,7 @@ from inference.condition import Condition, conditions
 from inference.forms import try_form
 from inference.models import Placement, Replica, Version
 from inference.states import Face
+from inference.views.batching import batching_of
 from inference.views.services import shares_of
 
 VERSIONS_SHOWN, CHANGES_SHOWN = 50, 15
@@ -36,7 +37,8 @@ _TILES = {
     "p95": Indicator.LATENCY_P95,
     "p99": Indicator.LATENCY_P99,
 }
-PARTS = {"head", "tiles", "versions", "replicas", "changes"}
+_CHARTS = {**_TILES, "refused": Indicator.REFUSED_RATE}
+PARTS = {"head", "tiles", "batching", "versions", "replicas", "changes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,11 @@ def service(request: HttpRequest, name: str) -> HttpResponse:
         marks = marks_of(name)
         lines = lines_of(state, has_shifted=bool(marks))
         context |= {"chart_lines": json.dumps(lines), "chart_marks": json.dumps(marks)}
+        context["refused_lines"] = json.dumps(refusals.lines_of(name, seconds=CHART_SECONDS))
     if part in (None, "head", "tiles"):
-        context["tiles"] = tiles_of(name)
+        context |= {"tiles": tiles_of(name), "refused": refusals.refused_of([name])}
+    if part in (None, "batching"):
+        context["batching"] = batching_of(name)
     if part in (None, "versions"):
         context["versions"] = version_lines(actor, row, state)
     if part in (None, "replicas"):
@@ -92,7 +97,7 @@ def service(request: HttpRequest, name: str) -> HttpResponse:
 def series_of(name: str) -> dict[str, str]:
     """Addresses of the charts' numbers."""
     address = f"/api/v1/services/{name}/series?indicator="
-    return {f"series_{tile}": f"{address}{kind.value}" for tile, kind in _TILES.items()}
+    return {f"series_{tile}": f"{address}{kind.value}" for tile, kind in _CHARTS.items()}
 
 
 def visible_service(actor: Actor, name: str) -> Service:

@@ -3,6 +3,8 @@
 // <figure data-chart data-url="/api/v1/services/x/series?indicator=..." data-unit="ms" data-scale="1" data-limit="60"
 //         data-facts="id">, where the element with that id has data-lines='[{"label","ink","version"}]' and
 // data-marks='[{"at","label"}]'. It may be part of a live fragment: the chart follows.
+// A line with a "url" of its own is drawn from there. data-across="seconds" (or "ms"): the numbers run over that unit
+// instead of the clock; they are a past that does not change.
 
 const REFRESH_MS = 5000;
 const KEY = "pilothouse";
@@ -11,7 +13,8 @@ const token = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const inks = { stable: "--idle", canary: "--accent", all: "--text" };
 const charts = new Map();
 const facts = (figure) => (document.getElementById(figure.dataset.facts) ?? figure).dataset;
-const linesOf = (figure) => JSON.parse(facts(figure).lines ?? "[]");
+const linesText = (figure) => facts(figure)[figure.dataset.linesFact ?? "lines"] ?? "[]";
+const linesOf = (figure) => JSON.parse(linesText(figure));
 
 /** light-dark() does not resolve in a canvas: read the colour of an element that uses the token. */
 function colour(name) {
@@ -40,7 +43,9 @@ const range = () => {
 };
 
 async function fetchLine(figure, line) {
-  const url = new URL(figure.dataset.url, location.origin);
+  const url = new URL(line.url ?? figure.dataset.url, location.origin);
+  if (figure.dataset.across) return answered(await fetch(url, { headers: { Accept: "application/json" } }));
+  if (line.limit) url.searchParams.set("limit", line.limit);
   if (line.version) url.searchParams.set("version", line.version);
   const { from, to } = range();
   const fixed = { from: from ?? facts(figure).from, to: to ?? facts(figure).to };
@@ -51,7 +56,10 @@ async function fetchLine(figure, line) {
   else if (figure.dataset.seconds) {
     url.searchParams.set("from", Math.floor(Date.now() / 1000) - Number(figure.dataset.seconds));
   }
-  const answer = await fetch(url, { headers: { Accept: "application/json" } });
+  return answered(await fetch(url, { headers: { Accept: "application/json" } }));
+}
+
+async function answered(answer) {
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.detail ?? `the console answered ${answer.status}`);
   return body;
@@ -82,19 +90,37 @@ function clockTicks(_, ticks, __, ___, step) {
   return ticks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds, ...CLOCK }));
 }
 
+/** The instant of a row as its chart counts: the clock, or a number with its unit. */
+const moment = (figure, at) =>
+  figure.dataset.across ? shown(at, figure.dataset.across === "seconds" ? "s" : figure.dataset.across) : new Date(at * 1000).toLocaleTimeString([], CLOCK);
+
+function across(figure, axis) {
+  const unit = figure.dataset.across;
+  if (!unit) {
+    return { ...axis, size: 28, gap: 6, space: 70, values: clockTicks, incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400] };
+  }
+  const words = unit === "seconds" ? "s" : unit;
+  return { ...axis, size: 28, gap: 6, space: 60, values: (_, ticks) => ticks.map((tick) => shown(tick, words)) };
+}
+
 function options(figure, lines, plot) {
   const grid = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid, ticks: { ...grid, size: 4 }, font: `12px ${token("--sans")}` };
   return {
     width: plot.clientWidth,
     height: plot.clientHeight,
-    cursor: { sync: { key: KEY }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+    cursor: {
+      sync: { key: `${KEY} ${figure.dataset.across ?? "clock"}` },
+      drag: { x: !figure.dataset.across, y: false, setScale: false },
+      points: { size: 6 },
+    },
     legend: { show: false },
     scales: {
+      x: { time: !figure.dataset.across },
       y: { range: (_, __, high) => [0, Math.max(high ?? 0, limitOf(figure) ?? 0) * 1.12 || 1] },
     },
     axes: [
-      { ...axis, size: 28, gap: 6, space: 70, values: clockTicks, incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400] },
+      across(figure, axis),
       { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => shown(tick, "")) },
     ],
     series: [
@@ -109,7 +135,7 @@ function options(figure, lines, plot) {
     ],
     hooks: {
       draw: [(chart) => drawMarks(chart, figure)],
-      setSelect: [zoom],
+      setSelect: figure.dataset.across ? [] : [zoom],
       setCursor: [(chart) => writeKey(figure, lines, chart)],
     },
   };
@@ -198,8 +224,9 @@ function limitKey(figure, unit) {
 function writeWords(figure, lines, data) {
   const unit = figure.dataset.unit ?? "";
   const answers = lines.map((line, index) => `${line.label} ${shown(latest(data[index + 1]), unit)}`);
-  figure.querySelector(".now").textContent = shown(latest(data[1]), unit);
-  figure.querySelector(".plot").setAttribute("aria-label", `${figure.dataset.title} Now: ${answers.join(", ")}.`);
+  const now = figure.dataset.across ? "At the end" : "Now";
+  if (!figure.dataset.across) figure.querySelector(".now").textContent = shown(latest(data[1]), unit);
+  figure.querySelector(".plot").setAttribute("aria-label", `${figure.dataset.title} ${now}: ${answers.join(", ")}.`);
 }
 
 /** The same numbers as a table, filled when somebody opens it. */
@@ -210,7 +237,7 @@ function writeTable(figure, lines, data) {
   const rows = data[0].map((at, index) => {
     const row = document.createElement("tr");
     const time = document.createElement("td");
-    time.textContent = new Date(at * 1000).toLocaleTimeString([], CLOCK);
+    time.textContent = moment(figure, at);
     row.append(time);
     for (const column of data.slice(1)) {
       const cell = document.createElement("td");
@@ -220,7 +247,7 @@ function writeTable(figure, lines, data) {
     }
     return row;
   });
-  body.replaceChildren(...rows.reverse());
+  body.replaceChildren(...(figure.dataset.across ? rows : rows.reverse()));
 }
 
 function say(figure, state, message = "") {
@@ -252,12 +279,12 @@ async function refresh(figure) {
 function draw(figure, lines, data) {
   const plot = figure.querySelector(".plot");
   let chart = charts.get(figure);
-  if (chart && figure.dataset.drawn === facts(figure).lines) chart.setData(data);
+  if (chart && figure.dataset.drawn === linesText(figure)) chart.setData(data);
   else {
     chart?.destroy();
     chart = new window.uPlot(options(figure, lines, plot), data, plot);
     charts.set(figure, chart);
-    figure.dataset.drawn = facts(figure).lines;
+    figure.dataset.drawn = linesText(figure);
   }
   if (chart.cursor.idx == null) writeKey(figure, lines, chart);
   writeWords(figure, lines, data);
@@ -281,8 +308,9 @@ async function start() {
     for (const figure of figures) say(figure, "failed", error.message);
     return;
   }
-  const all = () => Promise.all(figures.filter((figure) => figure.isConnected).map(refresh));
-  await all();
+  const shownNow = () => figures.filter((figure) => figure.isConnected);
+  const live = () => Promise.all(shownNow().filter((figure) => !figure.dataset.across).map(refresh));
+  await Promise.all(shownNow().map(refresh));
   for (const figure of figures) {
     figure.querySelector("details")?.addEventListener("toggle", () => refresh(figure));
     new ResizeObserver(() => {
@@ -292,7 +320,7 @@ async function start() {
   }
   // A zoomed range is a past that does not move.
   setInterval(() => {
-    if (!document.hidden && !range().from) all();
+    if (!document.hidden && !range().from) live();
   }, REFRESH_MS);
   document.addEventListener("theme:changed", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

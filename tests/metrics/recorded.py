@@ -25,6 +25,7 @@ class Plane:
     generation: int = 1
     requests: dict[Labels, float] = field(default_factory=dict)
     durations: dict[Labels, list[float]] = field(default_factory=dict)
+    others: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def answer(
         self,
@@ -47,10 +48,18 @@ class Plane:
         for position, bound in enumerate((*BOUNDS, float("inf"))):
             row[position] += times if seconds <= bound else 0
 
+    def refuse(self, service: str, limit: str, *, times: int = 1, tenant: str = "acme") -> None:
+        labels = (("limit", limit), ("service", service), ("tenant", tenant))
+        self.count("pilothouse_refused_total", labels, times)
+
+    def count(self, name: str, labels: Labels, times: float = 1) -> None:
+        self.others[name, labels] = self.others.get((name, labels), 0) + times
+
     def restart(self) -> None:
         self.generation += 1
         self.requests.clear()
         self.durations.clear()
+        self.others.clear()
 
     def series(self) -> list[tuple[str, dict[str, str], float]]:
         found = [
@@ -63,6 +72,7 @@ class Plane:
                     ("pilothouse_request_duration_seconds_bucket", {**dict(labels), "le": le}, value)
                 )
             found.append(("pilothouse_request_duration_seconds_count", dict(labels), row[-1]))
+        found += [(name, dict(labels), value) for (name, labels), value in self.others.items()]
         found.append(("pilothouse_worker_up", {"service": "x", "version": "1", "replica": "0"}, 1.0))
         return found
 

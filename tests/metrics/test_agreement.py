@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from console.metrics.embedded import EmbeddedSource
 from console.metrics.prometheus import PrometheusSource
-from console.metrics.source import Indicator, NoData, Query, Reading, Value
+from console.metrics.source import Growth, Indicator, NoData, Query, Reading, Value
 from rollouts.gates import Gate
 from rollouts.judge import judge
 from tests.metrics.recorded import INTERVAL, Plane, Recording
@@ -58,6 +58,8 @@ def answer(plane: Plane, name: str, load: dict[str, float], rolls: random.Random
         roll = rolls.random()
         code = 500 if roll < load["errors"] else 429 if roll > 1 - load["refused"] else 200
         plane.answer(name, 2, code=code, seconds=load["seconds"] * rolls.uniform(0.5, 1.5))
+        if code == 429:
+            plane.refuse(name, "rate" if rolls.random() < 0.7 else "queue")
 
 
 def close(embedded: Reading, other: Reading, *, slack: float, share: float) -> bool:
@@ -89,6 +91,7 @@ def test_the_same_counters_give_the_same_reading(
         embedded, far = EmbeddedSource(redis_server.url), PrometheusSource(server.url)
         for number, load in enumerate(loads):
             compare(embedded, far, f"service-{number}", load, at=end + 0.7)
+            compare_refused(embedded, far, f"service-{number}", load, at=end + 0.7)
     finally:
         server.stop()
 
@@ -113,6 +116,24 @@ def compare(
         if indicator is Indicator.ERROR_RATIO and abs(here.value - 0.05) > 0.035:
             gate = Gate("errors", indicator, maximum=0.05)
             assert judge(gate, here, None).verdict == judge(gate, there, None).verdict
+
+
+def compare_refused(
+    embedded: EmbeddedSource, far: PrometheusSource, name: str, load: dict[str, float], *, at: float
+) -> None:
+    edge = 2 * load["rate"] * load["planes"]
+    for limit in (None, "rate", "queue"):
+        query = Query(Indicator.REFUSED_RATE, name, window_seconds=WINDOW, limit=limit)
+        here, there = embedded.read(query, at=at), far.read(query, at=at)
+        assert close(here, there, slack=edge / WINDOW, share=0.05), (limit, load, here, there)
+    metric = "pilothouse_refused_total"
+    mine = embedded.growth(metric, name, by="limit", at=at, window_seconds=WINDOW)
+    other = far.growth(metric, name, by="limit", at=at, window_seconds=WINDOW)
+    if isinstance(mine, Growth) and isinstance(other, Growth):
+        assert mine.by.keys() == other.by.keys()
+        assert all(abs(mine.by[limit] - other.by[limit]) <= edge for limit in mine.by), (mine, other)
+    else:
+        assert type(mine) is type(other), (mine, other)
 
 
 class Exposed:

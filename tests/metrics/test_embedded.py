@@ -7,7 +7,7 @@ import pytest
 
 from console.metrics.embedded import EmbeddedSource
 from console.metrics.histogram import histogram_quantile
-from console.metrics.source import Indicator, NoData, ProviderError, Query, Reading, Value
+from console.metrics.source import Growth, Indicator, NoData, ProviderError, Query, Reading, Value
 from tests.metrics.recorded import Plane, Recording
 from tests.services.redis import RedisServer
 
@@ -245,3 +245,45 @@ INF = math.inf
 )  # fmt: skip
 def test_quantiles(quantile: float, buckets: list[tuple[float, float]], expected: float) -> None:
     assert histogram_quantile(quantile, buckets) == pytest.approx(expected, nan_ok=True)
+
+
+def refused(tape: Tape, limit: str | None = None, tenant: str | None = None) -> Reading:
+    tape.read()
+    return tape.source.read(
+        Query(Indicator.REFUSED_RATE, "file-type", tenant=tenant, window_seconds=60, limit=limit), at=NOW
+    )
+
+
+def test_refusals_are_told_by_limit_and_tenant(tape: Tape) -> None:
+    plane = Plane()
+    plane.answer("file-type", 2, times=100)
+    tape.say(plane, 62)
+    plane.refuse("file-type", "rate", times=60)
+    plane.refuse("file-type", "queue", times=30, tenant="globex")
+    plane.refuse("other", "rate", times=999)
+    tape.say(plane, 50)
+    tape.say(plane, 0)
+    values = [
+        reading.value
+        for reading in (
+            refused(tape),
+            refused(tape, "rate"),
+            refused(tape, "queue"),
+            refused(tape, None, "globex"),
+        )
+        if isinstance(reading, Value)
+    ]
+    assert values == [1.5, 1.0, 0.5, 0.5]
+    grown = tape.source.growth("pilothouse_refused_total", "file-type", by="limit", at=NOW)
+    assert isinstance(grown, Growth) and grown.by == {"rate": 60, "queue": 30}
+
+
+def test_none_refused_is_zero_only_where_requests_are_counted(tape: Tape) -> None:
+    plane = Plane()
+    plane.answer("file-type", 2, times=100)
+    tape.say(plane, 62)
+    tape.say(plane, 0)
+    reading = refused(tape)
+    assert isinstance(reading, Value) and reading.value == 0
+    assert isinstance(tape.source.read(Query(Indicator.REFUSED_RATE, "unheard"), at=NOW), NoData)
+    assert isinstance(tape.source.growth("pilothouse_refused_total", "file-type", by="limit", at=NOW), NoData)

@@ -127,7 +127,7 @@ def test_the_questions_clients_ask_at_start(shared_node: Node, client: Any) -> N
     assert not client.is_model_ready("nothing", headers=key())
     server = client.get_server_metadata()
     assert server["name"] == "pilothouse" and "binary_tensor_data" in server["extensions"]
-    assert not {"system_shared_memory", "classification", "sequence"} & set(server["extensions"])
+    assert not {"system_shared_memory", "sequence"} & set(server["extensions"])
     metadata = client.get_model_metadata("mlp", headers=key())
     assert metadata["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 16]}]
     assert metadata["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 4]}]

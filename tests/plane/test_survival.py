@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from inference.plane.connections import Connection
 from inference.plane.probe import ProbeError, ask_worker, counters
-from inference.plane.worker import Connection, Worker
+from inference.plane.worker import Worker
 from inference.protocol import ReplicaState
 from tests.plane import models
 from tests.plane.parts import OWNER, Answer, Node
@@ -359,11 +360,11 @@ def test_a_plane_that_connects_while_a_worker_loads_always_hears_that_it_is_read
 
     def door() -> None:
         began.wait()
-        worker.plane = connection
-        connection.tell(worker)
+        worker.turns.planes = (connection,)
+        connection.tell(worker.status_bytes)
 
     for _ in range(300):
-        worker.state, worker.plane = ReplicaState.STARTING, None
+        worker.state, worker.turns.planes = ReplicaState.STARTING, ()
         thread = threading.Thread(target=door)
         thread.start()
         began.wait()

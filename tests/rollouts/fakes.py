@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from console.kit.errors import Conflict
 from console.metrics.source import (
+    Growth,
     Indicator,
     NoData,
     Point,
@@ -139,6 +140,11 @@ class FakeSource:
     no_data: bool = False
     away: bool = False
     asked: list[Query] = field(default_factory=list)
+
+    def growth(
+        self, metric: str, service: str, *, by: str, window_seconds: float = 60.0, at: float | None = None
+    ) -> Growth | NoData | ProviderError:
+        return NoData("nothing was counted", 0.0, self.name, metric)
 
     def ask(self, text: str, *, at: float | None = None) -> Sampling:
         if self.away:

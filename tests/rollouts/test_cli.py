@@ -60,7 +60,7 @@ def test_a_dry_run_prints_the_plan(canary: Version, capsys: pytest.CaptureFixtur
     ("changes", "code"),
     [
         ({"state": "promoted"}, 0),
-        ({"state": "aborted", "reason": "breach", "message": "Aborted: error ratio 0.31"}, 3),
+        ({"state": "aborted", "reason": "breach", "message": "Aborted: error ratio 31.0 %"}, 3),
         ({"state": "paused", "reason": "no_data"}, 5),
         ({"state": "superseded"}, 1),
     ],

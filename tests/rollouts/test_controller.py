@@ -58,11 +58,11 @@ def test_a_breach_aborts_by_itself_and_the_weight_is_0_within_two_ticks(story: S
     story.tick(rollout)
     assert (rollout.state, rollout.reason) == (State.ABORTED, Reason.BREACH)
     assert (story.target.canary, story.target.canary_weight, rollout.weight_percent) == (None, 0, 0)
-    assert rollout.message == "Aborted: error ratio 0.31 over 94 requests is above the limit 0.02"
+    assert rollout.message == "Aborted: error ratio 31.0 % over 94 requests is above the limit 2.0 %"
     decision = story.last(rollout)
     assert decision.actor == f"rollout:{rollout.pk}"
     assert {key: decision.evidence[key] for key in ("indicator", "value", "n", "limit", "source")} == {
-        "indicator": "error_ratio", "value": 0.31, "n": 94, "limit": "0.02", "source": "fake",
+        "indicator": "error_ratio", "value": 0.31, "n": 94, "limit": "2.0 %", "source": "fake",
     }  # fmt: skip
     assert decision.evidence["query"]
 
@@ -84,7 +84,7 @@ def test_a_fault_that_stable_shares_pauses_instead_of_blaming_the_canary(story: 
     story.source.errors = {1: 0.4, 2: 0.5}
     rollout = story.tick_until(story.start(2), lambda row: row.is_waiting_for_person)
     assert rollout.reason == Reason.INCONCLUSIVE
-    assert "so is stable with 0.4" in rollout.message
+    assert "so is stable with 40.0 %" in rollout.message
     assert story.target.canary_weight == 10
 
 

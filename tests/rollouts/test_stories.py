@@ -66,7 +66,7 @@ def test_a_floor_lets_the_judge_accept_a_version_without_any_error(story: Story)
     steps = judged(judge={**JUDGE["judge"], "floor": 0.01})
     rollout = story.tick_to_end(story.start(2, steps=steps))
     assert rollout.state == State.PROMOTED
-    assert "below 0.01" in Measurement.objects.filter(rollout=rollout).latest("pk").detail
+    assert "below 1.0 %" in Measurement.objects.filter(rollout=rollout).latest("pk").detail
 
 
 def test_evidence_goes_on_through_the_steps(story: Story) -> None:
@@ -240,7 +240,7 @@ def test_a_shadow_that_disagrees_aborts_before_any_client_sees_the_version(story
     story.source.agreement = 0.4
     rollout = story.tick_to_end(story.start(2, steps=[experiment, {"setWeight": 50}]))
     assert (rollout.state, rollout.reason, story.target.canary_weight) == (State.ABORTED, Reason.BREACH, 0)
-    assert "agreement with stable 0.4" in rollout.message
+    assert "agreement with stable 40.0 %" in rollout.message
 
 
 def test_an_experiment_takes_its_whole_time_and_then_the_shadow_stops(story: Story) -> None:
@@ -305,7 +305,7 @@ def test_a_version_that_breaks_after_its_promotion_is_replaced_by_the_one_before
     assert rollout.watch_outcome == "returned"
     back = Rollout.objects.latest("pk")
     assert (back.to_version.number, back.created_by) == (1, rollout.owner)
-    assert rollout.message.startswith(f"Going back to version 1 by rollout {back.pk}: error ratio 0.5")
+    assert rollout.message.startswith(f"Going back to version 1 by rollout {back.pk}: error ratio 50.0 %")
     story.target.stable = 2
     assert story.tick_to_end(back).state == State.PROMOTED
 

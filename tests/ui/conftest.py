@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from console.metrics import choose
 from console.ui import signals
 from tests.cast import cast
 from tests.ui.browser import launch
@@ -17,8 +18,9 @@ expect.set_options(timeout=15_000)  # two cores, shared with the console and its
 
 @pytest.fixture(autouse=True)
 def _empty_shelf() -> Iterator[None]:
-    """Numbers held for a moment must not reach the next test."""
+    """Numbers held for a moment, and samples remembered, must not reach the next test."""
     signals.shelf.clear()
+    choose._source.cache_clear()
     yield
 
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,9 +12,11 @@ from django.conf import settings
 
 from console.audit import log as audit
 from console.kit import clock
+from console.metrics.source import Indicator
 from console.services.models import Service
 from inference.models import Version
 from inference.protocol import SAMPLES_KEY, CounterSample, Series, encode
+from rollouts.judge import show
 from rollouts.models import Decision, Measurement, Rollout
 from tests import factories
 
@@ -107,7 +110,7 @@ def _history(rollout: Rollout) -> None:
     rollout.refresh_from_db()
     for age in (10, 5):
         for gate, indicator, value, limit in (
-            ("errors", "error_ratio", 0.004, "0.02"),
+            ("errors", "error_ratio", 0.004, "2.0 %"),
             ("latency", "latency_p95_ms", 24.0, "2 times stable"),
         ):
             Measurement.objects.create(
@@ -123,7 +126,7 @@ def _history(rollout: Rollout) -> None:
                 stable_value=21.0 if gate == "latency" else None,
                 source="embedded",
                 query=f"{indicator}(service=file-type, version=2) over 15 s",
-                detail=f"{indicator} {value:g} over 74 requests is below the limit {limit}",
+                detail=f"{show(Indicator(indicator), value)} over 74 requests is within the limit {limit}",
             )
     audit.record(
         "user:ada",
@@ -164,6 +167,14 @@ def _count(
         key = (name, tuple(sorted(labels.items())))
         counted[key] = counted.get(key, 0.0) + value
 
+    for limit, often in (("rate", 0.3), ("queue", 0.05)):
+        add(
+            "pilothouse_refused_total",
+            float(dice.random() < often),
+            service="file-type",
+            tenant="globex",
+            limit=limit,
+        )
     wave = 1 + 0.35 * math.sin(at / 170) + 0.1 * dice.random()
     for version, share in ((1, 0.9 if canary else 1.0), (2, 0.1 if canary else 0.0)):
         for tenant, rate in (("acme", 38.0), ("globex", 9.5)):
@@ -172,6 +183,7 @@ def _count(
             labels = {"service": "file-type", "version": str(version)}
             for code, count in (("200", requests - bad), ("500", bad)):
                 add("pilothouse_requests_total", count, tenant=tenant, protocol="http", code=code, **labels)
+            _batches(add, requests, labels)
             for _ in range(requests):
                 seconds = dice.lognormvariate(math.log(0.012), 0.5)
                 for bound in BUCKETS:
@@ -179,3 +191,16 @@ def _count(
                         le = "+Inf" if bound == math.inf else f"{bound:g}"
                         add("pilothouse_request_duration_seconds_bucket", 1, le=le, **labels)
                 add("pilothouse_request_duration_seconds_count", 1, **labels)
+
+
+def _batches(add: Callable[..., None], requests: int, labels: dict[str, str]) -> None:
+    """Most requests alone, some in fours; each waits 3 ms and runs for 9."""
+    alone, fours = requests // 2, requests // 8
+    for bound, count in ((1, alone), (2, alone), (4, alone + fours), (math.inf, alone + fours)):
+        le = "+Inf" if bound == math.inf else f"{bound:g}"
+        add("pilothouse_batch_size_bucket", count, le=le, **labels)
+    for reason, count in (("idle", alone), ("full", fours)):
+        add("pilothouse_batch_dispatch_total", count, reason=reason, **labels)
+    for name, seconds in (("queue", 0.003), ("inference", 0.009)):
+        add(f"pilothouse_{name}_duration_seconds_sum", seconds * (alone + fours), **labels)
+        add(f"pilothouse_{name}_duration_seconds_count", alone + fours, **labels)

@@ -12,6 +12,7 @@ from console.services.models import Service
 from inference.models import Version
 from tests import factories
 from tests.cast import Cast
+from tests.ui import scene
 
 pytestmark = pytest.mark.django_db
 
@@ -172,3 +173,27 @@ def test_what_a_version_did_stays_in_the_charts_when_its_traffic_is_gone(cast: C
     assert labels() == ["version 1"]
     log.record("system", "placement.withdraw", f"service:{service.name}", after={"version": 2})
     assert labels() == ["all", "version 1"]
+
+
+def test_the_service_page_shows_refusals_by_limit_and_how_it_batches(
+    cast: Cast, redis_server: object
+) -> None:
+    scene.build()
+    scene.samples(seconds=400)
+    answer = cast.ben.pages().get("/services/file-type")
+    batching = answer.context["batching"]
+    assert [bar.label for bar in batching.sizes] == ["1", "3 to 4"]
+    assert sum(bar.percent for bar in batching.sizes) == pytest.approx(100)
+    assert [bar.label for bar in batching.reasons] == ["a worker was idle", "the batch was full"]
+    assert (batching.queue.text, batching.inference.text, batching.queue_percent) == ("3.00", "9.00", 25)
+    lines = json.loads(answer.context["refused_lines"])
+    assert [line["label"] for line in lines] == ["all limits", "rate", "queue"]
+    page = answer.content.decode()
+    assert "How many are refused?" in page
+    assert "25 % of the two is waiting." in page
+
+
+def test_a_service_without_batches_says_so(cast: Cast, redis_server: object) -> None:
+    factories.stable(1)
+    page = cast.ben.pages().get("/services/file-type?part=batching").content.decode()
+    assert "No batch was run in the last 5 min." in page

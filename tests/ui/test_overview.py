@@ -10,6 +10,7 @@ from inference.models import Version
 from rollouts.models import Rollout
 from tests import factories
 from tests.cast import Cast
+from tests.ui import scene
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +49,10 @@ def test_the_worst_comes_first_with_its_reason_and_next_action(cast: Cast) -> No
 
 def test_an_abort_by_the_judge_is_shown_until_somebody_tries_again(cast: Cast) -> None:
     rollout = factories.rollout(
-        state="aborted", reason="breach", finished_at=clock.now(), message="error ratio 0.31 over 94 requests"
+        state="aborted",
+        reason="breach",
+        finished_at=clock.now(),
+        message="error ratio 31.0 % over 94 requests",
     )
     factories.replica(before(rollout))
     ben = cast.ben.pages()
@@ -82,3 +86,14 @@ def test_parts_are_rendered_alone_and_unknown_ones_are_not_there(cast: Cast) -> 
     ben = cast.ben.pages()
     assert "<html" not in ben.get("/?part=running").content.decode()
     assert ben.get("/?part=secrets").status_code == 404
+
+
+def test_refused_requests_are_a_figure_with_the_limit_that_refused_them(
+    cast: Cast, redis_server: object
+) -> None:
+    scene.build()
+    scene.samples(seconds=120)
+    page = cast.ben.pages().get("/?part=stats").content.decode()
+    assert "Refused" in page
+    assert "over the request rate of a quota" in page
+    assert "rate 0." in page

@@ -1,15 +1,18 @@
 """Rollouts as pages: list, detail, new, and the ladder of their verbs."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from console.audit.models import Entry
+from console.kit import clock
 from rollouts.models import Measurement, Rollout
 from tests import factories
 from tests.cast import Cast
+from tests.ui import scene
 
 pytestmark = pytest.mark.django_db
 
@@ -67,10 +70,10 @@ def test_a_gate_shows_value_requests_and_limit_in_the_same_unit(cast: Cast) -> N
         verdict="fail",
         value=0.31,
         requests=94,
-        limit="0.02",
+        limit="2.0 %",
         source="embedded",
         query="q",
-        detail="error ratio 0.31 over 94 requests is above the limit 0.02",
+        detail="error ratio 31.0 % over 94 requests is above the limit 2.0 %",
     )
     (gate,) = cast.ben.pages().get(f"/rollouts/{rollout.pk}").context["gates"]
     assert (gate.role, gate.word, gate.value, gate.n, gate.limit) == ("fail", "fail", "31.0 %", 94, "2.0 %")
@@ -223,3 +226,23 @@ class TestNew:
 def _told(answer: Any) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(answer["X-Pilothouse-Events"])
     return told
+
+
+def test_an_ended_rollout_shows_the_minute_before_its_end_and_not_now(
+    cast: Cast, redis_server: object
+) -> None:
+    place = scene.build()
+    scene.samples(seconds=900)
+    now = clock.now()
+    # Its canary had traffic in the last 140 s only: ten minutes ago there was none.
+    Rollout.objects.filter(pk=place.rollout.pk).update(
+        state="aborted", finished_at=now - timedelta(seconds=600)
+    )
+    page = cast.ben.pages().get(f"/rollouts/{place.rollout.pk}?part=sides")
+    traffic = next(line for line in page.context["compared"] if line.name == "Traffic")
+    assert traffic.stable.known and traffic.stable.value > 0
+    assert not traffic.canary.known
+    text = page.content.decode()
+    assert "the minute before its end" in text
+    assert "Replicas ready" not in text
+    assert "live:beat" not in text

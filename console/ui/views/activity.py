@@ -18,6 +18,7 @@ KINDS = (
     "placement",
     "rollout",
     "strategy",
+    "loadtest",
     "replica",
     "tenant",
     "member",

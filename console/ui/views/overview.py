@@ -9,6 +9,7 @@ from console.metrics.source import Indicator, Query
 from console.tenants.audit_api import visible_entries
 from console.ui import board, signals
 from console.ui.access import page
+from console.ui.refusals import Refused, refused_of
 from console.ui.render import page_or_part
 from console.ui.scope import chosen_tenant, reader_of
 from console.ui.signals import Figure
@@ -25,6 +26,7 @@ class Traffic:
     errors: Figure
     p95: Figure
     slowest: str
+    refused: Refused
 
 
 @page()
@@ -62,4 +64,5 @@ def traffic_of(services: list[str]) -> Traffic:
         errors=signals.error_ratio_of(found[queries[1]] for queries in wanted.values()),
         p95=p95,
         slowest=slowest if len(services) > 1 else "",
+        refused=refused_of(services),
     )

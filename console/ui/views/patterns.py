@@ -93,7 +93,7 @@ def example_dialog() -> Dialog:
         affected=("fraud-api answers about 240 requests/s",),
         guards=(
             Guard(True, "p95 41 ms is below the limit 60 ms"),
-            Guard(False, "error ratio 0.03 is above the limit 0.02"),
+            Guard(False, "error ratio 3.0 % is above the limit 2.0 %"),
             Guard(None, "drift is not known: no data"),
         ),
         curl="curl -X POST http://localhost:8000/api/v1/rollouts/42/promote",

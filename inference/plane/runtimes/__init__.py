@@ -19,13 +19,18 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """provider: short or full name. gpu_memory_bytes: 0 for no limit. fixed_shapes: only the rows ever change."""
+    """provider: short or full name. gpu_memory_bytes: 0 for no limit. fixed_shapes: only the rows ever change.
+
+    mapped: load `path` as the optimised graph it is, with its weights mapped. save_to: write such a graph there.
+    """
 
     threads: int = 1
     provider: str = "cpu"
     gpu_id: int = 0
     gpu_memory_bytes: int = 0
     fixed_shapes: bool = True
+    mapped: bool = False
+    save_to: Path | None = None
 
 
 class Runtime(Protocol):
@@ -37,6 +42,26 @@ class Runtime(Protocol):
 
     def run(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
         """One array for each output: numbers, or objects (`str`) for BYTES, or 16-bit words for BF16."""
+
+    def run_into(
+        self,
+        outputs: Sequence[str],
+        feeds: dict[str, tuple[Datatype, Array]],
+        targets: dict[str, Array],
+    ) -> list[Array]:
+        """As `run`; outputs named in `targets` are written there, and the array given back is that very one.
+
+        Where the graph makes another shape than the target's, the array is another one too.
+        """
+
+    def stop(self) -> None:
+        """From another thread: the run in hand raises as soon as its operator ends."""
+
+    def resume(self) -> None:
+        """Runs may go on after `stop`."""
+
+    def shrinking(self, on: bool) -> None:
+        """While on, runs give memory that they do not need back to the system."""
 
 
 Loader = Callable[[Path, Options, Callable[[str], None]], Runtime]

@@ -29,6 +29,15 @@ PROVIDERS = {
     "coreml": "CoreMLExecutionProvider",
 }
 
+WEIGHTS_FILE = "weights.bin"
+# Weights beside the graph, in the order in which kernels read them: processes map them and share the pages.
+_EXTERNAL = {
+    "session.optimized_model_external_initializers_file_name": WEIGHTS_FILE,
+    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    "session.save_external_prepacked_constant_initializers": "1",
+}
+_BINDINGS = 64
+
 _NEED_CUDA = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider"})
 
 
@@ -42,7 +51,7 @@ def load(path: Path, options: Options, phase: Callable[[str], None]) -> "OnnxRun
         )
     if name in _NEED_CUDA:
         onnxruntime.preload_dlls(directory="")  # NVIDIA's own wheels beside ours; else those of the system
-    _prefetch(path)
+    _prefetch(path, whole_folder=not options.mapped)
     phase("read")
     try:
         session = onnxruntime.InferenceSession(
@@ -75,6 +84,13 @@ def session_options(options: Options, provider: str) -> Any:
     settings.inter_op_num_threads = 1
     settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     settings.log_severity_level = 3
+    if options.mapped:
+        # It was optimised when it was saved, for this very kind of CPU and release.
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if options.save_to is not None:
+        settings.optimized_model_filepath = str(options.save_to)
+        for entry, value in _EXTERNAL.items():
+            settings.add_session_config_entry(entry, value)
     # Patterns pay when shapes repeat; with free dimensions they only keep memory.
     settings.enable_mem_pattern = options.fixed_shapes
     # A spinning thread takes the core from the plane next to it: half the neighbours' rate, measured.
@@ -105,6 +121,10 @@ class OnnxRuntime:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._run = session.run
+        self._usual, self._shrinking = _run_options(), _run_options()
+        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self._options = self._usual
+        self._bindings: dict[Any, Any] = {}
         self.providers: tuple[str, ...] = tuple(session.get_providers())
         self.signature = _signature(session)
         kinds = [*self.signature.inputs, *self.signature.outputs]
@@ -113,8 +133,65 @@ class OnnxRuntime:
     def run(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
         if self._words:
             return self._run_words(outputs, feeds)
-        arrays: list[Array] = self._run(outputs, {name: array for name, (_, array) in feeds.items()})
+        given = {name: array for name, (_, array) in feeds.items()}
+        arrays: list[Array] = self._run(outputs, given, self._options)
         return arrays
+
+    def run_into(
+        self,
+        outputs: Sequence[str],
+        feeds: dict[str, tuple[Datatype, Array]],
+        targets: dict[str, Array],
+    ) -> list[Array]:
+        if self._words or not all(kind.size for kind, _ in feeds.values()):
+            return self.run(outputs, feeds)
+        given = [
+            (name, array.ctypes.data, array.shape, array.dtype.type) for name, (_, array) in feeds.items()
+        ]
+        made = [(name, array.ctypes.data, array.shape, array.dtype.type) for name, array in targets.items()]
+        rest = [name for name in outputs if name not in targets]
+        key = (*given, *made)
+        # A binding keeps what the runtime itself made for it, so one with such outputs serves only once.
+        binding = None if rest else self._bindings.get(key)
+        if binding is None:
+            binding = self._bind(given, made, rest)
+            if not rest:
+                self._remember(key, binding)
+        try:
+            self._session.run_with_iobinding(binding, self._options)
+        except Exception:  # pybind's own classes; perhaps only the shape was another than the graph promised
+            self._bindings.clear()
+            if self._options.terminate:
+                raise
+            return self.run(outputs, feeds)
+        if rest:
+            targets = targets | dict(zip(rest, map(_numpy, binding.get_outputs()[len(made) :]), strict=True))
+        return [targets[name] for name in outputs]
+
+    def _remember(self, key: Any, binding: Any) -> None:
+        """Addresses in a slab come again and again, so a binding is made once for each set of them."""
+        if len(self._bindings) >= _BINDINGS:
+            self._bindings.clear()
+        self._bindings[key] = binding
+
+    def _bind(self, given: list[Any], made: list[Any], rest: list[str]) -> Any:
+        binding = self._session.io_binding()
+        for name, address, shape, kind in given:
+            binding.bind_input(name, "cpu", 0, kind, shape, address)
+        for name, address, shape, kind in made:
+            binding.bind_output(name, "cpu", 0, kind, shape, address)
+        for name in rest:
+            binding.bind_output(name, "cpu")
+        return binding
+
+    def shrinking(self, on: bool) -> None:
+        self._options = self._shrinking if on else self._usual
+
+    def stop(self) -> None:
+        self._options.terminate = True
+
+    def resume(self) -> None:
+        self._options.terminate = False
 
     def _run_words(self, outputs: Sequence[str], feeds: dict[str, tuple[Datatype, Array]]) -> list[Array]:
         """With BF16, which numpy does not have: values go in as typed 16-bit words and come out by address."""
@@ -125,7 +202,14 @@ class OnnxRuntime:
             else onnxruntime.OrtValue.ortvalue_from_numpy(array)
             for name, (datatype, array) in feeds.items()
         }
-        return [_numpy(value) for value in self._session.run_with_ort_values(outputs, values)]
+        return [_numpy(value) for value in self._session.run_with_ort_values(outputs, values, self._options)]
+
+
+def _run_options() -> Any:
+    options = onnxruntime.RunOptions()
+    # Without an entry each bound run looks for it in vain, which raises inside: 50 us.
+    options.add_run_config_entry("gpu_graph_id", "-1")
+    return options
 
 
 def _numpy(value: Any) -> Array:
@@ -161,9 +245,9 @@ def _tensor(node: Any) -> Tensor:
     return Tensor(name=node.name, datatype=datatype.name, shape=shape)
 
 
-def _prefetch(path: Path) -> None:
+def _prefetch(path: Path, *, whole_folder: bool) -> None:
     """Ask the kernel for the pages of the graph and its external data before the session waits for each."""
-    for file in [path, *path.parent.iterdir()]:
+    for file in [path, *path.parent.iterdir()] if whole_folder else [path, path.parent / WEIGHTS_FILE]:
         if file.is_file():
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             try:

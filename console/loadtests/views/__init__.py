@@ -1,0 +1,1 @@
+"""Pages about load tests, one module for each."""
