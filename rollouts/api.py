@@ -23,10 +23,10 @@ from console.services.models import Service
 from console.tenants.idempotency import idempotent
 from console.tenants.permissions import actor_of
 from inference.models import Version
-from rollouts import actions, previews, waiting
+from rollouts import actions, judge_view, previews, waiting
 from rollouts.models import Rollout
 from rollouts.present import detail, outcome_of, summary
-from rollouts.serializers import ReasonBody, RolloutBody, RolloutDetailOut, RolloutOut, WaitOut
+from rollouts.serializers import EvidenceOut, ReasonBody, RolloutBody, RolloutDetailOut, RolloutOut, WaitOut
 from rollouts.states import State
 from rollouts.strategy_api import (
     StrategyDetail,
@@ -120,6 +120,30 @@ class RolloutVerb(RolloutView):
         return tagged(Response(summary(changed), status=status), changed.revision)
 
 
+class RolloutEvidence(RolloutView):
+    """How far a proof of the judge is, in percent of what it needs: `points` of [seconds since the epoch, percent]."""
+
+    serializer_class = EvidenceOut  # type: ignore[assignment]  # a series, not a rollout
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("gate", str, required=True),
+            OpenApiParameter("metric", str, enum=["error_ratio", "slow_share"]),
+            OpenApiParameter("proof", str, enum=list(judge_view.PROOFS)),
+        ]
+    )
+    def get(self, request: Request, pk: int) -> Response:
+        rollout, asked = self.rollout(pk), request.query_params
+        proof = asked.get("proof", "worse")
+        if proof not in judge_view.PROOFS:
+            raise Invalid(
+                "A parameter is not valid.", fields={"proof": f"one of {', '.join(judge_view.PROOFS)}"}
+            )
+        gate, metric = asked.get("gate", ""), asked.get("metric", "error_ratio")
+        points = judge_view.points_of(rollout, gate, metric, proof)
+        return Response({"unit": "%", "points": points})
+
+
 class RolloutWait(RolloutView):
     """Long poll: answers when the rollout has ended or needs a person, at the latest after `timeout` seconds."""
 
@@ -189,6 +213,7 @@ urlpatterns = [
     path("rollouts", RolloutList.as_view(), name="rollouts"),
     path("rollouts/<int:pk>", RolloutDetail.as_view(), name="rollout"),
     path("rollouts/<int:pk>/wait", RolloutWait.as_view(), name="rollout-wait"),
+    path("rollouts/<int:pk>/evidence", RolloutEvidence.as_view(), name="rollout-evidence"),
     path("rollouts/<int:pk>/events", RolloutEvents.as_view(), name="rollout-events"),
     *(
         path(f"rollouts/<int:pk>/{verb}", RolloutVerb.as_view(verb=verb), name=f"rollout-{verb}")

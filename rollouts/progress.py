@@ -13,7 +13,7 @@ from inference.models import Placement, Version
 from rollouts.gates import Gate
 from rollouts.models import Measurement, Rollout
 from rollouts.plan import Analysis, Experiment, Pause, SetWeight
-from rollouts.present import StepView
+from rollouts.present import StepView, beside_of
 from rollouts.standings import Outcome, Standing
 from rollouts.states import State
 from rollouts.steps import SetCanaryScale, SetHeaderRoute, SetMirrorRoute, SetTenantRoute
@@ -144,6 +144,18 @@ def _end_of(standing: Standing, now: datetime) -> datetime:
     if left == 0:
         return now
     return max(standing.next_at, now) + timedelta(seconds=(left - 1) * standing.gate.interval_seconds)
+
+
+def beside_rows(rollout: Rollout, now: datetime) -> list[GateRow]:
+    """The gates beside the steps; step 0 says so."""
+    found = []
+    for standing, last in beside_of(rollout, now=now):
+        view = StepView(
+            -1, rollout.plan.steps[0], "cancelled" if rollout.is_terminal else "now", None, (), ()
+        )
+        row = Measurement.objects.filter(rollout=rollout, gate=standing.gate.name).order_by("-id").first()
+        found.append(_gate_row(view, standing, row if last is not None else None))
+    return found
 
 
 def gate_rows(rollout: Rollout, views: Sequence[StepView]) -> list[GateRow]:

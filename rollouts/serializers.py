@@ -145,6 +145,11 @@ class RolloutDetailOut(RolloutOut):
     decisions = serializers.ListField(child=serializers.DictField())
 
 
+class EvidenceOut(serializers.Serializer[Any]):
+    unit = serializers.CharField()
+    points = serializers.ListField(child=serializers.ListField(child=serializers.FloatField()))
+
+
 class WaitOut(RolloutDetailOut):
     """outcome: promoted, aborted, superseded, needs_person; after a timeout: running or settling."""
 

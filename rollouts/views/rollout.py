@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,13 +16,13 @@ from console.tenants.permissions import Actor, actor_of, may
 from console.ui.access import found, page
 from console.ui.render import page_or_part
 from console.ui.verbs import Dialog, Done, Guard, act_now, with_preview
-from rollouts import actions, previews, progress
+from rollouts import actions, judge_view, previews, progress
 from rollouts.board import address_of, title_of
 from rollouts.models import Decision, Rollout
-from rollouts.present import StepView, steps_of
+from rollouts.present import StepView, steps_of, weights_of
 
 DECISIONS_SHOWN = 100
-PARTS = {"head", "steps", "gates", "sides", "log"}
+PARTS = {"head", "steps", "gates", "judge", "sides", "log"}
 _BEFORE = timedelta(seconds=60)
 _CHARTS = {"errors": Indicator.ERROR_RATIO, "p95": Indicator.LATENCY_P95}
 
@@ -63,20 +64,37 @@ def rollout(request: HttpRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"rollout": row, "title": title_of(row), "now": now}
     if part in (None, "head", "steps", "gates"):
         views = steps_of(row, now=now)
-        context |= {"gates": progress.gate_rows(row, views), "until": progress.time_left(views, now)}
+        gates = progress.gate_rows(row, views) + progress.beside_rows(row, now)
+        context |= {"gates": gates, "until": progress.time_left(views, now)}
         context["cells"] = progress.bar_of(row, views)
     if part in (None, "head"):
         context |= {"verbs": verbs_of(actor, row), "may_act": may(actor, "rollout.abort", row.service.tenant)}
+    if part in (None, "judge"):
+        context |= {"judged": judge_view.judge_rows(row)}
     if part in (None, "sides"):
+        context |= {"weights": weights_of(row)}
         context |= {"compared": progress.compared(row), "sides": progress.sides_of(row)}
     if part in (None, "steps"):
         context |= chart_facts(row)
     if part in (None, "log"):
         context["decisions"] = Decision.objects.filter(rollout=row).order_by("-id")[:DECISIONS_SHOWN]
     if part is None:
+        context["evidence_charts"] = [
+            chart_of(row, gate.name, metric) for gate, metric in judge_view.pairs_of(row)
+        ]
         base = f"/api/v1/services/{row.service.name}/series?indicator="
         context |= {f"series_{name}": f"{base}{kind.value}" for name, kind in _CHARTS.items()}
     return page_or_part(request, "rollouts/rollout.html", context, parts=PARTS)
+
+
+def chart_of(row: Rollout, gate: str, metric: str) -> dict[str, str]:
+    """The two proofs of a judge as lines of one chart."""
+    base = f"/api/v1/rollouts/{row.pk}/evidence?{urlencode({'gate': gate, 'metric': metric})}&proof="
+    lines = [
+        {"label": "it is worse", "ink": "canary", "url": f"{base}worse"},
+        {"label": "it is good enough", "ink": "stable", "url": f"{base}acceptable"},
+    ]
+    return {"title": f"How far is the proof about {judge_view.word_of(metric)}?", "lines": json.dumps(lines)}
 
 
 def visible(actor: Actor) -> QuerySet[Rollout]:
