@@ -58,7 +58,7 @@ def test_an_export_is_bounded(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> No
     for number in range(5):
         tell(f"service:{number}")
     ben = cast.ben.pages()
-    assert "The first 3 of these" in ben.get("/activity").content.decode()
+    assert "Export the first 3 of these as" in ben.get("/activity").content.decode()
     assert len(ben.post("/activity/export/jsonl").content.splitlines()) == 3
 
 
