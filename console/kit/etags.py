@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from console.kit.errors import Invalid, NotFound, Stale
 
+NO_REVISION = 0  # rows begin with 1
 _ETAG = re.compile(r'^(?:W/)?"(\d{1,18})"$')
 
 
@@ -26,10 +27,17 @@ def etag_of(revision: int) -> str:
 
 
 def expected_revision(request: HttpRequest | Request) -> int | None:
-    """The revision named by If-Match; None when the header is missing or `*`. Raises Invalid for anything else."""
-    raw = request.headers.get("If-Match", "").strip()
-    if raw in ("", "*"):
+    """The revision named by If-Match; None when the header is missing or `*`. Raises Invalid for anything else.
+
+    An empty one is there and names no revision: NO_REVISION, which no row has. A client that lost its ETag must not
+    overwrite as if it had never asked to be careful.
+    """
+    given = request.headers.get("If-Match")
+    raw = "*" if given is None else given.strip()
+    if raw == "*":
         return None
+    if raw in ("", '""', 'W/""'):
+        return NO_REVISION
     match = _ETAG.match(raw)
     if match is None:
         raise Invalid(
@@ -46,8 +54,10 @@ def tagged(response: Response, revision: int) -> Response:
 
 
 def stale(found: int, expected: int) -> Stale:
+    saw = f"you saw revision {expected}" if expected != NO_REVISION else "If-Match names no revision"
+    why = "It was changed meanwhile" if expected != NO_REVISION else "Nothing was changed"
     return Stale(
-        f"It was changed meanwhile: you saw revision {expected}, it is {found} now. Read it again.",
+        f"{why}: {saw}, it is {found} now. Read it again.",
         fields={"If-Match": f"current revision is {found}"},
     )
 

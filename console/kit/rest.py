@@ -56,5 +56,9 @@ def one(rows: QuerySet[M], **by: Any) -> M:
     """The single row, or NotFound - the same for a row that is missing and one that is not the caller's to see."""
     found = rows.filter(**by).first()
     if found is None:
-        raise NotFound("There is no such thing here, or it is not yours to see.")
+        # What the caller sent is told back: a pipeline's log then says which of its names is wrong.
+        asked = ", ".join(str(value)[:100] for value in by.values())
+        raise NotFound(
+            f"There is no {rows.model._meta.verbose_name} {asked} here, or it is not yours to see."
+        )
     return found

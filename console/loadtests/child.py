@@ -14,11 +14,14 @@ from console.cli.main import run
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def main(parent: int, arguments: list[str]) -> int:
+def tie_to(parent: int) -> bool:
+    """End with the parent; False when it died before the wish was made."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it died before the wish was made
-        return 1
-    return run(arguments)
+    return os.getppid() == parent
+
+
+def main(parent: int, arguments: list[str]) -> int:
+    return run(arguments) if tie_to(parent) else 1
 
 
 if __name__ == "__main__":

@@ -111,11 +111,11 @@ def _over_time(
 
 
 def _distribution(durations: "np.ndarray[Any, Any]") -> list[tuple[float, float]]:
+    """(milliseconds, percent of the good answers within them), on one grid for every report, so that two can be laid
+    over each other: each step is a twentieth of a decade, 12 %."""
     if not len(durations):
         return []
-    top = float(np.percentile(durations, 99.5)) or 1.0
-    counts, edges = np.histogram(durations, bins=40, range=(0.0, top))
-    return [
-        (float(edge), 100 * float(count) / len(durations))
-        for edge, count in zip(edges[1:], counts, strict=True)
-    ]
+    low, high = (np.log10(max(float(end), 1e-3)) for end in (durations.min(), durations.max()))
+    grid = 10.0 ** (np.arange(np.floor(low * 20), np.ceil(high * 20) + 1) / 20)
+    within = np.searchsorted(np.sort(durations), grid, side="right")
+    return [(float(at), 100 * float(count) / len(durations)) for at, count in zip(grid, within, strict=True)]

@@ -74,7 +74,7 @@ def judge(report: Mapping[str, Any], limits: list[Threshold]) -> list[Judged]:
 
 
 def points(report: Mapping[str, Any] | None, indicator: str) -> list[list[float | None]]:
-    """[seconds since the start, value]; of the distribution [milliseconds, percent of the requests]."""
+    """[seconds since the start, value]; of the distribution [milliseconds, percent answered within them]."""
     if report is None:
         return []
     if indicator == "distribution":

@@ -5,7 +5,7 @@ from celery import shared_task
 from console.loadtests import actions, runner
 
 
-@shared_task(name="console.loadtests.tasks.run", queue="jobs", acks_late=False)
+@shared_task(name="console.loadtests.tasks.run", acks_late=False)
 def run(loadtest_id: int) -> None:
     """In an agent: run it on a thread of its own, so that the node's other tasks do not wait for minutes."""
     runner.begin(loadtest_id)

@@ -124,6 +124,22 @@ class EmbeddedSource:
             return NoData(f"nothing was counted for {service}", at, self.name, text)
         return Growth(dict(found), at, self.name, text)
 
+    def level(self, metric: str, service: str, *, at: float | None = None) -> float | NoData | ProviderError:
+        at = clock.now().timestamp() if at is None else at
+        text = f"highest {metric}(service={service})"
+        try:
+            self._tape.follow()
+        except (redis.RedisError, OSError) as error:
+            return ProviderError(f"the sample stream cannot be read: {error}"[:300], at, self.name, text)
+        keys_of = _counters_of(metric, service)
+        with self._tape.lock:
+            newest = (timeline.around(at)[0] for timeline in self._tape.timelines())
+            fresh = [frame for frame in newest if frame is not None and at - frame.at <= STALE_SECONDS]
+            values = [frame.value(key) for frame in fresh for key in keys_of(frame.shape)]
+        if not values:
+            return NoData(f"no node has reported {metric} of {service}", at, self.name, text)
+        return max(values)
+
     def _reading(
         self, query: Query, keys_of: Callable[[Shape], list[SeriesKey]], at: float
     ) -> Value | NoData:

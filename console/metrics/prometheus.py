@@ -99,6 +99,17 @@ class PrometheusSource:
             return NoData(f"nothing was counted for {service}", at, self.name, expression)
         return Growth(found, at, self.name, expression)
 
+    def level(self, metric: str, service: str, *, at: float | None = None) -> float | NoData | ProviderError:
+        at = clock.now().timestamp() if at is None else at
+        expression = f"max({metric}{{service={promql.quote(service)}}})"
+        try:
+            value = self._number(expression, at)
+        except _Failed as failure:
+            return ProviderError(str(failure), at, self.name, expression)
+        if value is None or math.isnan(value):
+            return NoData(f"no node has reported {metric} of {service}", at, self.name, expression)
+        return value
+
     def series(
         self, query: Query, *, start: float, end: float, step_seconds: float
     ) -> list[Point] | ProviderError:

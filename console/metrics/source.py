@@ -134,9 +134,12 @@ class SignalSource(Protocol):
 
 
 class CounterSource(Protocol):
-    """Counters as they are, for pages that draw a histogram or shares; both sources are one."""
+    """Counters and gauges as they are, for pages that draw a histogram or shares; both sources are one."""
 
     def growth(
         self, metric: str, service: str, *, by: str, window_seconds: float = 60.0, at: float | None = None
     ) -> Growth | NoData | ProviderError:
         """by: a label's name; empty sums over all series."""
+
+    def level(self, metric: str, service: str, *, at: float | None = None) -> float | NoData | ProviderError:
+        """The highest value of a gauge of the service over all nodes and versions, as last reported."""

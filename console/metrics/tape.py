@@ -24,6 +24,7 @@ _KEPT_METRICS = frozenset(
         "pilothouse_request_duration_seconds_count",
         "pilothouse_shadow_compared_total",
         "pilothouse_refused_total",
+        "pilothouse_degradation_step",  # a gauge; read by EmbeddedSource.level alone
         "pilothouse_batch_size_bucket",
         "pilothouse_batch_dispatch_total",
         "pilothouse_queue_duration_seconds_sum",

@@ -11,6 +11,7 @@ _TENANT = "settings/tenants/<slug:slug>"
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("activity", activity.activity, name="activity"),
+    path("activity/export/<slug:kind>", activity.export, name="export_activity"),
     path("jump", jump.jump, name="jump"),
     path("patterns", patterns.patterns, name="patterns"),
     path("rail", session.rail, name="rail"),

@@ -19,6 +19,7 @@ from inference.plane.flags import Options
 from inference.plane.gateway import Gateway
 from inference.plane.http import Server
 from inference.plane.regions import Regions
+from inference.plane.repository import Control
 from inference.plane.tls import Identities, TlsError, Watch
 from inference.protocol import ReplicaState
 
@@ -95,6 +96,12 @@ class Plane:
         except (OSError, TlsError) as error:
             raise StartError(str(error)) from None
         self.grpc = server
+
+    def set_control(self, control: Control) -> None:
+        """After `start`: who loads and unloads by a client's order."""
+        self.app.extras.control = control
+        if self.grpc is not None:
+            self.grpc.app.questions.control = control
 
     def apply(self, new: routes.Routes) -> None:
         """Raises ValueError."""

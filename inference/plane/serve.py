@@ -1,7 +1,9 @@
 """pilothouse serve: one node, one model, no database and no Redis.
 
 python -m inference.plane.serve --model-path M.onnx [--contract C.yaml] [--name N] [--host 127.0.0.1] [--port 8080]
-    [--provider P] [--gpu-id N] [--threads N] [--replicas N] [--require-key KEY-FILE]
+    [--provider P] [--gpu-id N] [--threads N] [--replicas N] [--require-key KEY-FILE] [--cache DIR | --no-cache]
+    [--grpc-port N] [--tls-certificate PEM --tls-key PEM [--tls-client-ca PEM [--trusted-gateway SAN]]]
+    [--allow-client-shared-memory] [--allow-model-control]
 """
 
 import argparse
@@ -10,11 +12,13 @@ import hashlib
 import ipaddress
 import json
 import logging
+import os
 import re
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +27,13 @@ import yaml
 
 from inference.contract import Contract, ContractError, check_against, infer_contract, parse_contract, to_json
 from inference.graph import GraphError, Signature, read_signature
-from inference.plane import cpus
+from inference.plane import cpus, flags
 from inference.plane.exchange import Limits
 from inference.plane.node import Plane, StartError
 from inference.plane.probe import ProbeError, ask_worker
+from inference.plane.refusals import RefusedError
 from inference.plane.routes import Routes, WorkerRoute
+from inference.plane.tls import TlsError
 from inference.protocol import KeySpec, ReplicaState, ServiceSpec, Snapshot, TenantSpec, VersionSpec
 
 TENANT = "local"
@@ -35,6 +41,8 @@ FIRST_WAIT_SECONDS = 0.2
 LAST_WAIT_SECONDS = 10.0
 HEALTHY_SECONDS = 30.0
 STOP_SECONDS = 5.0
+DRAIN_SECONDS = 30.0
+LOAD_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +98,14 @@ def read_keys(path: Path) -> list[str]:
     return keys
 
 
-def routes_for(model: Model, sockets: list[Path], keys: list[str] | None) -> Routes:
+def routes_for(
+    model: Model, sockets: list[Path], keys: list[str] | None, *, number: int = 1, weight: int = 100
+) -> Routes:
     replicas = len(sockets)
-    version = VersionSpec(1, "local", (), to_json(model.contract), replicas, 100)
+    version = VersionSpec(1, "local", (), to_json(model.contract), replicas, weight)
     snapshot = Snapshot(
         epoch="local",
-        number=1,
+        number=number,
         services=(ServiceSpec(model.name, TENANT, (version,)),),
         tenants=(TenantSpec(TENANT, 1, "open"),),
         keys=tuple(KeySpec(hashlib.sha256(key.encode()).hexdigest(), TENANT, None) for key in keys or ()),
@@ -165,46 +175,147 @@ async def wait_until_ready(sockets: list[Path], keepers: list[Keeper]) -> None:
             raise StartError("a worker refused its command line")
 
 
+class House:
+    """The one model with its workers; loads and unloads it, also by a client's order where that is allowed."""
+
+    def __init__(self, plane: Plane, model: Model, command: list[str], sockets: list[Path]) -> None:
+        self.plane = plane
+        self.model = model
+        self.command = command
+        self.sockets = sockets
+        self.keys: list[str] | None = None
+        self.keepers: list[Keeper] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._number = 0
+        self._turn = asyncio.Lock()
+
+    def start(self) -> None:
+        self.keepers = [Keeper(self.command, path, ordinal) for ordinal, path in enumerate(self.sockets)]
+        self._apply(self.sockets, 100)
+        self._tasks = [asyncio.create_task(keeper.run()) for keeper in self.keepers]
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(keeper.stop() for keeper in self.keepers))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.keepers, self._tasks = [], []
+
+    def _apply(self, sockets: list[Path], weight: int) -> None:
+        self._number += 1
+        routes = routes_for(self.model, sockets, self.keys, number=self._number, weight=weight)
+        self.plane.apply(routes)
+
+    async def load(self, service: str) -> None:
+        """Raises RefusedError. A model that is loaded stays as it is."""
+        async with self._turn:
+            if not self.keepers:
+                self.start()
+            try:
+                async with asyncio.timeout(LOAD_SECONDS):
+                    await wait_until_ready(self.sockets, self.keepers)
+                    pool = self.plane.gateway.services[self.model.name].versions[1]
+                    await _until(lambda: pool.ready)
+            except StartError as error:
+                await self.stop()
+                self._apply([], 0)
+                raise RefusedError(400, f"failed to load '{service}': {error}") from None
+            except TimeoutError:
+                raise RefusedError(500, f"'{service}' is still loading after {LOAD_SECONDS:.0f} s") from None
+
+    async def unload(self, service: str) -> None:
+        """No new requests from here on; those in hand are answered, then the workers end."""
+        async with self._turn:
+            if not self.keepers:
+                return
+            self._apply(self.sockets, 0)
+            pool = self.plane.gateway.services[self.model.name].versions[1]
+            try:
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await _until(lambda: not pool.total)
+            except TimeoutError:
+                print(f"{pool.total} requests were still in hand when {service} was unloaded", flush=True)
+            self._apply([], 0)
+            await self.stop()
+            pool.hope_until = 0.0  # nobody is coming back: say so at once
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    """Looks again and again: what it waits for announces itself to nobody."""
+    wait = 0.005
+    for _ in iter(true, True):
+        await asyncio.sleep(wait)
+        wait = min(wait * 1.5, 0.1)
+
+
 async def serve(given: argparse.Namespace, model: Model, keys: list[str] | None) -> None:
-    """Raises StartError."""
+    """Raises StartError, TlsError."""
     home = Path(tempfile.mkdtemp(prefix="pilothouse-"))
-    plane = Plane(Limits())
+    plane = Plane(Limits(), options=flags.read(given))
     contract_file = home / "contract.json"
     contract_file.write_text(json.dumps(to_json(model.contract)))
-    command = [
-        sys.executable, "-m", "inference.plane.worker",
+    about = [
         "--version-dir", str(model.folder), "--model", model.file, "--contract", str(contract_file),
-        "--service", model.name, "--version", "1", "--threads", str(given.threads),
-        "--provider", given.provider, "--gpu-id", str(given.gpu_id),
+        "--threads", str(given.threads), "--provider", given.provider,
+        *(["--cache", str(given.cache)] if given.cache is not None else []),
     ]  # fmt: skip
-    sockets = [home / f"worker-{ordinal}.sock" for ordinal in range(given.replicas)]
-    keepers = [Keeper(command, socket, ordinal) for ordinal, socket in enumerate(sockets)]
-    tasks: list[asyncio.Task[None]] = []
+    command = [
+        sys.executable, "-m", "inference.plane.worker", *about,
+        "--service", model.name, "--version", "1", "--gpu-id", str(given.gpu_id),
+    ]  # fmt: skip
+    house = House(
+        plane, model, command, [home / f"worker-{ordinal}.sock" for ordinal in range(given.replicas)]
+    )
+    house.keys = keys
+    preparing: asyncio.Task[None] | None = None
     try:
         await plane.start(given.host, given.port)
-        plane.apply(routes_for(model, sockets, keys))
-        tasks = [asyncio.create_task(keeper.run()) for keeper in keepers]
+        if given.allow_model_control:
+            plane.set_control(house)
+        house.start()
         running = asyncio.create_task(plane.run())
-        ready = asyncio.create_task(wait_until_ready(sockets, keepers))
+        ready = asyncio.create_task(wait_until_ready(house.sockets, house.keepers))
         await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             ready.result()
-            _greet(given.host, plane.port, model, keys)
+            _greet(given, plane, model, keys)
+            if given.cache is not None:
+                preparing = asyncio.create_task(_prepare(about))
         else:
             ready.cancel()
         await running
         print("drained", flush=True)
     finally:
-        await asyncio.gather(*(keeper.stop() for keeper in keepers))
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if preparing is not None:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
+        await house.stop()
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _greet(host: str, port: int, model: Model, keys: list[str] | None) -> None:
-    shown = f"[{host}]" if ":" in host else host
-    print(f"{model.name} is served at http://{shown}:{port}/v2/models/{model.name}/infer", flush=True)
+async def _prepare(about: list[str]) -> None:
+    """Make the next start quick, politely and beside the serving. What it says is for those who ask it themselves."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "inference.plane.prepare", *about,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _greet(given: argparse.Namespace, plane: Plane, model: Model, keys: list[str] | None) -> None:
+    shown = f"[{given.host}]" if ":" in given.host else given.host
+    scheme = "http" if plane.options.tls is None else "https"
+    if plane.grpc is not None:
+        print(f"gRPC at {shown}:{plane.grpc.port}", flush=True)
+    print(
+        f"{model.name} is served at {scheme}://{shown}:{plane.port}/v2/models/{model.name}/infer", flush=True
+    )
     if keys is None:
         print("no key is needed: only this machine can connect", flush=True)
 
@@ -222,6 +333,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--model-path", type=Path, required=True)
     parser.add_argument("--contract", type=Path, help="a ModelContract; inferred from the graph when absent")
+    parser.add_argument("--print-contract", action="store_true", help="print the contract that it serves by")
     parser.add_argument("--name", help="public name; default: the contract's, or the file's")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080)
@@ -232,6 +344,14 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--require-key", type=Path, metavar="KEY-FILE", help="keys clients must show, one a line"
     )
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="prepared models; default: the user's cache"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="load the model as it is each time")
+    parser.add_argument(
+        "--allow-model-control", action="store_true", help="clients with a key may load and unload the model"
+    )
+    flags.add_to(parser)
     given = parser.parse_args(argv)
     if given.replicas < 1:
         parser.error("--replicas must be at least 1")
@@ -240,13 +360,27 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     if given.provider is None:
         given.provider = "cpu" if given.gpu_id is None else "cuda"
     given.gpu_id = given.gpu_id or 0
+    given.cache = None if given.no_cache else _cache_folder(given.cache)
     return given
 
 
+def _cache_folder(told: Path | None) -> Path | None:
+    """The folder, made; None where the default one cannot be."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = told or Path(base).expanduser() / "pilothouse" / "models"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        if told is not None:
+            raise StartError(f"{folder} cannot be made: {error.strerror}") from None
+        return None
+    return folder
+
+
 def main(argv: list[str]) -> int:
-    given = _arguments(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     try:
+        given = _arguments(argv)
         if given.require_key is None and not _is_loopback(given.host):
             raise StartError(
                 f"{given.host} can be reached from elsewhere: name keys with --require-key KEY-FILE"
@@ -254,10 +388,13 @@ def main(argv: list[str]) -> int:
         keys = read_keys(given.require_key) if given.require_key is not None else None
         model = read_model(given.model_path, given.contract, given.name)
         if model.inferred:
-            print("# no contract was given; this one was inferred from the graph:")
+            print(
+                "no contract was given, it was inferred from the graph; --print-contract shows it", flush=True
+            )
+        if given.print_contract:
             print(yaml.safe_dump(to_json(model.contract), sort_keys=False), flush=True)
         uvloop.run(serve(given, model, keys))
-    except StartError as error:
+    except (StartError, TlsError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

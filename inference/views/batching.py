@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from console.metrics.choose import counters
 from console.metrics.source import Growth, NoData, ProviderError
 from console.ui import signals
+from console.ui.board import Mark
 from console.ui.signals import Figure
 
 WINDOW_SECONDS = 300.0
@@ -17,11 +19,19 @@ _TIMES = {
 WORDS = {
     "idle": "a worker was idle",
     "full": "the batch was full",
-    "window": "the window was over",
+    "timer": "the wait was over",
     "deadline": "a deadline came near",
-    "cost": "waiting longer would have cost more",
+    "key_change": "the next request did not fit beside it",
     "drain": "the version was draining",
 }
+# Steps of the overload ladder (inference.plane.governor), each with those below it.
+STEPS = (
+    ("ok", "as usual"),
+    ("warn", "overloaded: no waiting for a fuller batch"),
+    ("warn", "overloaded: smaller batches"),
+    ("warn", "overloaded: sheds what matters least"),
+    ("fail", "overloaded: refuses what it cannot answer in time"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,7 @@ class Batching:
     queue: Figure
     inference: Figure
     queue_percent: int | None
+    step: Mark
     why: str = ""
 
 
@@ -63,8 +74,17 @@ def batching_of(service: str) -> Batching:
         _milliseconds(queue),
         _milliseconds(inference),
         share,
+        step_of(counters().level("pilothouse_degradation_step", service)),
         "" if sizes else _why(found[keys[0]]),
     )
+
+
+def step_of(level: float | NoData | ProviderError) -> Mark:
+    """How far the overload ladder is climbed, at its worst place."""
+    if not isinstance(level, float):
+        return Mark("unknown", "not reported")
+    role, words = STEPS[min(max(int(level), 0), len(STEPS) - 1)]
+    return Mark(role, words if int(level) == 0 else f"step {int(level)} of {len(STEPS) - 1}, {words}")
 
 
 def _sizes(found: Growth | NoData | ProviderError) -> list[Bar]:

@@ -146,7 +146,17 @@ def carrying(value: str | None) -> HttpRequest:
 
 
 @pytest.mark.parametrize(
-    ("sent", "revision"), [(None, None), ("*", None), ('"7"', 7), ('W/"7"', 7), (' "7" ', 7)]
+    ("sent", "revision"),
+    [
+        (None, None),
+        ("*", None),
+        ('"7"', 7),
+        ('W/"7"', 7),
+        (' "7" ', 7),
+        ("", 0),
+        ('""', 0),
+        ('W/""', 0),
+    ],
 )
 def test_if_match_names_a_revision_or_none(sent: str | None, revision: int | None) -> None:
     assert etags.expected_revision(carrying(sent)) == revision

@@ -11,7 +11,7 @@ from console.loadtests.models import LoadTest
 from console.services.models import Service
 from tests import factories
 from tests.cast import Cast
-from tests.loadtests.conftest import csv_text
+from tests.loadtests.rows import csv_text
 
 LOADTESTS = "/api/v1/loadtests"
 BODY: dict[str, Any] = {

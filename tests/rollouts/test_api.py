@@ -364,3 +364,14 @@ def test_two_starts_at_once_leave_one_rollout_with_a_say(cast: Cast, fleet: Vers
         thread.join()
     assert Rollout.objects.unfinished().count() == 1
     assert Rollout.objects.filter(state="superseded").count() == 1
+
+
+def test_a_missing_service_is_named(cast: Cast, fleet: Version) -> None:
+    answer = post(cast.ada.api(), ROLLOUTS, {**BODY, "service": "file-tpye"})
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "There is no service file-tpye here, or it is not yours to see."
+    assert (
+        post(cast.cleo.api(), ROLLOUTS, BODY)
+        .json()["detail"]
+        .startswith("There is no service file-type here")
+    )

@@ -109,6 +109,10 @@ def test_tenants_are_made_and_edited_with_etags(cast: Cast) -> None:
     lost = api.patch(path, {"weight": 4}, format="json", HTTP_IF_MATCH='"1"')
     assert (lost.status_code, lost.json()["code"]) == (409, "stale")
     assert Tenant.objects.get(slug="hooli").weight == 3
+    for empty in ("", '""'):
+        answer = api.patch(path, {"weight": 4}, format="json", HTTP_IF_MATCH=empty)
+        assert (answer.status_code, answer.json()["code"]) == (409, "stale")
+        assert "names no revision" in answer.json()["detail"]
     wrong = api.patch(path, {"weight": 4}, format="json", HTTP_IF_MATCH="three")
     assert (wrong.status_code, list(wrong.json()["fields"])) == (400, ["If-Match"])
 

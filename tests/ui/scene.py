@@ -175,6 +175,7 @@ def _count(
             tenant="globex",
             limit=limit,
         )
+    counted["pilothouse_degradation_step", (("service", "file-type"), ("version", "1"))] = 2.0
     wave = 1 + 0.35 * math.sin(at / 170) + 0.1 * dice.random()
     for version, share in ((1, 0.9 if canary else 1.0), (2, 0.1 if canary else 0.0)):
         for tenant, rate in (("acme", 38.0), ("globex", 9.5)):

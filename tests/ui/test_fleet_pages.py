@@ -186,6 +186,7 @@ def test_the_service_page_shows_refusals_by_limit_and_how_it_batches(
     assert sum(bar.percent for bar in batching.sizes) == pytest.approx(100)
     assert [bar.label for bar in batching.reasons] == ["a worker was idle", "the batch was full"]
     assert (batching.queue.text, batching.inference.text, batching.queue_percent) == ("3.00", "9.00", 25)
+    assert (batching.step.role, batching.step.word) == ("warn", "step 2 of 4, overloaded: smaller batches")
     lines = json.loads(answer.context["refused_lines"])
     assert [line["label"] for line in lines] == ["all limits", "rate", "queue"]
     page = answer.content.decode()

@@ -119,6 +119,7 @@ def test_the_rail_counts_only_where_attention_is_owed(cast: Cast) -> None:
         "overview",
         "services",
         "rollouts",
+        "loadtests",
         "activity",
         "nodes",
         "settings",

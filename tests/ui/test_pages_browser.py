@@ -8,6 +8,7 @@ from playwright.sync_api import Browser
 
 from console.audit import log
 from tests.cast import make_cast
+from tests.loadtests import house as load_tests
 from tests.ui import scene
 from tests.ui.browser import PHONE, WIDE, Reader, window
 from tests.ui.server import ConsoleServer
@@ -15,13 +16,14 @@ from tests.ui.server import ConsoleServer
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 # Pages with components of their own: screenshots in light, dark and at 390 px, and contrast in the dark.
-LOOKED_AT = {"overview", "services", "service", "rollout", "tenant", "patterns"}
+LOOKED_AT = {"overview", "loadtest", "services", "service", "rollout", "tenant", "patterns"}
 
 
 def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer, chromium: Browser) -> None:
     make_cast()
     house = scene.build()
     scene.samples()
+    before, after, failed, running = load_tests.build(house.service)
     pages = {
         "overview": "/",
         "services": "/services",
@@ -33,6 +35,13 @@ def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer
         "rollout": f"/rollouts/{house.rollout.pk}",
         "preview": f"/rollouts/{house.rollout.pk}/promote",
         "new-rollout": "/rollouts/new?service=file-type&version=1",
+        "loadtests": "/loadtests",
+        "loadtest": f"/loadtests/{after.pk}?with={before.pk}",
+        "loadtest-alone": f"/loadtests/{before.pk}",
+        "loadtest-running": f"/loadtests/{running.pk}",
+        "loadtest-failed": f"/loadtests/{failed.pk}",
+        "new-loadtest": "/loadtests/new",
+        "upload": "/loadtests/upload",
         "activity": "/activity",
         "settings": "/settings",
         "tenant": "/settings/tenants/platform",

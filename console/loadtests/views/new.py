@@ -48,7 +48,13 @@ class LoadTestForm(ReasonForm):
         help_text="One a line: p99=250ms, mean=40ms, errors=1%, qps=500.",
     )
     title = forms.CharField(max_length=120, required=False, help_text="What this run is to find out.")
-    field_order = ("service", "tenant", "version", "mode", "rate", "arrivals", "connections")
+    field_order = (
+        "service",
+        "tenant",
+        "version",
+        *("mode", "rate", "arrivals", "connections", "duration_seconds", "warmup_seconds", "protocol"),
+        *("thresholds", "title", "reason"),
+    )
 
 
 @page("GET", "HEAD", "POST")
@@ -115,6 +121,7 @@ def _initial(request: HttpRequest, actor: Actor, names: list[str], tenants: list
     if past is not None:
         start |= {"version": past.version, "title": past.title}
         start |= {name: value for name, value in past.settings.items() if name in _PLAN}
+    start["rate"] = f"{start['rate']:g}"
     return start
 
 

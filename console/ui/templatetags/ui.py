@@ -22,7 +22,7 @@ def age(at: datetime | None) -> str:
     """4 min; the template adds `ago`."""
     if at is None:
         return "never"
-    return span(max((clock.now() - at).total_seconds(), 0.0))
+    return span(float(int(max((clock.now() - at).total_seconds(), 0.0))))
 
 
 @register.filter

@@ -92,6 +92,8 @@ class GrpcCall(Call):
         )
 
     def refused(self, error: RefusedError) -> None:
+        if error.limit is not None:
+            self.gateway.meters.refused[self.tenant, self.pool.service, error.limit.name] += 1
         self.settle(error.status)
         self._tell(error)
 
@@ -120,10 +122,28 @@ class Inference:
         self, tenant: str, data: bytes, left_seconds: float | None, *, stream: bool = False
     ) -> GrpcCall:
         """A call on its way. Raises RefusedError where it could not set out."""
+        service = ""
+        try:
+            request = self.reader.read(data)
+            service = request.ask.service
+            return self._start(tenant, request, left_seconds, stream=stream)
+        except RefusedError as error:
+            self.count(tenant, service, error)
+            raise
+
+    def count(self, tenant: str, service: str, error: RefusedError) -> None:
+        """A request that reached no version."""
+        meters = self.gateway.meters
+        service = service if service in self.gateway.services else ""
+        meters.outside[tenant, service, GrpcCall.protocol, error.status] += 1
+        if error.limit is not None:
+            meters.refused[tenant, service, error.limit.name] += 1
+
+    def _start(
+        self, tenant: str, request: asks.Request, left_seconds: float | None, *, stream: bool
+    ) -> GrpcCall:
         arrived = time.monotonic()
-        gateway = self.gateway
-        request = self.reader.read(data)
-        ask = request.ask
+        gateway, ask = self.gateway, request.ask
         name = ask.service
         grant = gateway.admission.grant(tenant, name)
         service = gateway.services.get(name)

@@ -181,6 +181,7 @@ class GrpcApp(grpc.GenericRpcHandler):
             try:
                 tenant = self._early(metadata)
             except RefusedError as error:
+                self.inference.count("", "", error)
                 if name == _STREAM:
                     return grpc.stream_stream_rpc_method_handler(Refusal(error).answer)
                 return grpc.stream_unary_rpc_method_handler(Refusal(error).answer)
