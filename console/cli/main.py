@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": "console.cli.serve:serve",
     "model": "console.cli.model:model",
     "rollout": "console.cli.rollout:rollout",
+    "strategy": "console.cli.strategy:strategy",
     "token": "console.cli.token:token",
     "doctor": "console.cli.doctor:doctor",
 }

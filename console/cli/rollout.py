@@ -70,7 +70,7 @@ def rollout() -> None:
     "--file",
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML or JSON with `steps`.",
+    help="YAML or JSON with `steps`, and background, watch, deadline and sticky as it likes.",
 )
 @click.option(
     "--on-new-version",
@@ -107,7 +107,7 @@ def start(
     body = {
         "service": service,
         "version": version,
-        "strategy": {"steps": _steps_in(file)} if file else strategy,
+        "strategy": _plan_in(file) if file else strategy,
         "on_new_version": on_new_version,
         "reason": reason,
     }
@@ -217,17 +217,18 @@ def _give_up(body: dict[str, Any] | None, rollout_id: int, timeout: float) -> in
     return TIMED_OUT
 
 
-def _steps_in(file: Path) -> Any:
+def _plan_in(file: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise click.UsageError(f"{file} cannot be read: {error}") from None
-    steps = found.get("steps") if isinstance(found, dict) else found
-    if not isinstance(steps, list):
+    plan: dict[str, Any] = found if isinstance(found, dict) else {"steps": found}
+    if not isinstance(plan.get("steps"), list):
         raise click.UsageError(f"{file} holds no list of steps.")
-    return steps
+    return plan
 
 
 def _plan_text(plan: dict[str, Any]) -> str:
     lines = [plan["effect"], *(f"  {step['index'] + 1}. {step['sentence']}" for step in plan["steps"])]
+    lines += [f"  {bake['sentence']}" for bake in plan["bakes"]]
     return "\n".join([*lines, *(f"  - {line}" for line in plan["affected"])])
