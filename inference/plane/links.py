@@ -16,9 +16,9 @@ from inference.plane import frames, slots
 from inference.plane.batcher import Job
 from inference.plane.outbox import OUTBOX
 from inference.plane.packing import Buffer
+from inference.plane.plans import Wire
 from inference.plane.probe import LinkStatus, WorkerStatus
 from inference.plane.regions import Shared
-from inference.plane.requests import Wire
 from inference.plane.routes import WorkerRoute
 from inference.protocol import ReplicaState, decode
 
