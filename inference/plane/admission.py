@@ -143,6 +143,13 @@ class Admission:
             raise RefusedError(401, "this key has expired")
         return tenant
 
+    def expires_at(self, authorization: bytes | None) -> float:
+        """When the key of a header that was let in ends; infinity for one that does not."""
+        if self.open_access or authorization is None:
+            return math.inf
+        found = self._keys.get(hashlib.sha256(authorization.partition(b" ")[2].strip()).digest())
+        return math.inf if found is None or found[1] is None else found[1]
+
     def may(self, tenant: str, service: str) -> bool:
         return service in self._owned and self._may(tenant, service)
 

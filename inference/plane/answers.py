@@ -10,8 +10,8 @@ import orjson
 from inference.plane.batcher import Piece
 from inference.plane.datatypes import BY_CODE, unpack_bytes
 from inference.plane.packing import Buffer
+from inference.plane.plans import Plan
 from inference.plane.refusals import RefusedError
-from inference.plane.requests import Plan
 
 MIN_COMPRESSED, MAX_COMPRESSED = 1 << 10, 4 << 20
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
@@ -27,6 +27,13 @@ def write(start: bytes, plan: Plan, name: str, outputs: list[Piece]) -> tuple[by
 
     Raises RefusedError where an output cannot be written as wished.
     """
+    if len(outputs) == 1 and not name and plan.binary[0] is not None:
+        code, dims, data = outputs[0]
+        if not plan.binary[0]:
+            return b"%s%s}]}" % (_one(start, plan.heads[0], dims), _json(code, dims, data)), None
+        if size := len(data):
+            told = _one_binary(start, plan.heads[0], dims, size)
+            return b"%s%s" % (told, data), len(told)
     parts: list[Buffer] = [start, b'"id":%s,"outputs":[' % orjson.dumps(name) if name else b'"outputs":[']
     tail: list[Buffer] = []
     comma = b""
@@ -65,6 +72,19 @@ def compressed(accepted: bytes, body: bytes) -> tuple[bytes, bytes]:
             packed = packer.compress(body) + packer.flush()
             return b"content-encoding: %s\r\nvary: accept-encoding\r\n" % coding, packed
     return b"", body
+
+
+@lru_cache(4096)
+def _one(start: bytes, head: bytes, dims: tuple[int, ...]) -> bytes:
+    """An answer with one output, up to its data."""
+    return b'%s"outputs":[%s%s],"data":' % (start, head, _shape(dims))
+
+
+@lru_cache(4096)
+def _one_binary(start: bytes, head: bytes, dims: tuple[int, ...], size: int) -> bytes:
+    """The JSON part of an answer with one binary output."""
+    binary = b'"parameters":{"binary_data_size":%d}' % size
+    return b'%s"outputs":[%s%s],%s}]}' % (start, head, _shape(dims), binary)
 
 
 @lru_cache(4096)

@@ -6,91 +6,27 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from inference.plane import answers, extensions, oip, refusals
-from inference.plane.admission import Grant
-from inference.plane.batcher import Job, Piece
+from inference.plane import answers, oip, refusals
+from inference.plane.calls import CLIENT_LEFT
 from inference.plane.exchange import Exchange, Limits
 from inference.plane.extras import Extras
 from inference.plane.gateway import Gateway, Service
-from inference.plane.pool import Pool
+from inference.plane.http_calls import JSON, HttpCall, Memo, Route
 from inference.plane.refusals import RefusedError
-from inference.plane.regions import Place, Regions
+from inference.plane.regions import Regions
 from inference.plane.tls import Identities
 
 PROTOCOL = "http"
-CLIENT_LEFT = 499  # nginx's code for a client that did not wait; counted, never sent
-JSON = b"content-type: application/json\r\n"
-TENSORS = b"content-type: application/octet-stream\r\ninference-header-content-length: %d\r\n"
 MAX_TARGETS = 4096
+NEVER = float("inf")
 _SERVICE = r"(?P<service>[A-Za-z0-9][A-Za-z0-9._-]{0,254})"
 _VERSION = r"(?:/versions/(?P<version>[0-9]{1,9}))?"
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _TRACEPARENT = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})")
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A resolved target. keyed: it needs a key."""
-
-    handler: Callable[[Exchange, "Route"], None]
-    method: bytes
-    keyed: bool
-    service: str = ""
-    version: int | None = None
-    arg: str = ""
-
-
-class Call(Job):
-    """An inference request that reached a version; holds its place in the quota until it ends, once."""
-
-    __slots__ = ("app", "exchange", "grant", "name", "places", "pool")
-
-    def __init__(self, app: "App", exchange: Exchange, grant: Grant, pool: Pool, arrived: float) -> None:
-        Job.__init__(self, exchange.tenant, arrived)
-        self.app = app
-        self.exchange = exchange
-        self.grant = grant
-        self.pool = pool
-        self.name = ""
-        self.places: list[Place | None] | None = None
-
-    def answered(self, outputs: list[Piece]) -> None:
-        try:
-            if self.app.regions.enabled:
-                extensions.check_whole(self.buffers)
-            if self.places is not None:
-                outputs = extensions.granted(self.pool, self.plan, self.places, outputs)
-            body, json_length = answers.write(self.pool.opening, self.plan, self.name, outputs)
-        except RefusedError as error:
-            self.refused(error)
-            return
-        kind = JSON if json_length is None else TENSORS % json_length
-        if self.exchange.accept_encoding is not None:
-            coding, body = answers.compressed(self.exchange.accept_encoding, body)
-            kind += coding
-        self.end(200, kind, body)
-
-    def refused(self, error: RefusedError) -> None:
-        if error.status == 503 and error.limit is not None:
-            self.app.count_refusal(self.tenant, self.pool.service, error.limit.name)
-        self.end(error.status, JSON + refusals.headers(error), refusals.body(error))
-
-    def end(self, status: int, head: bytes, body: bytes) -> None:
-        exchange = self.exchange
-        self.settle(status)
-        exchange.connection.send(
-            exchange, status, head + self.pool.version_line + self.app.ids(exchange), body
-        )
-
-    def settle(self, status: int) -> None:
-        self.exchange.state = None
-        self.grant.leave()
-        self.pool.meter.answered(self.tenant, PROTOCOL, status, time.monotonic() - self.arrived)
 
 
 class App:
@@ -112,6 +48,7 @@ class App:
         self.limits = limits
         self.public_metrics = public_metrics
         self._targets: dict[bytes, Route] = {}
+        self._generation = 0
         self._serial = 0
         self._prefix = secrets.token_hex(8).encode()
         self._spans = secrets.randbits(63)
@@ -141,16 +78,50 @@ class App:
     # What the connections call
 
     def admit(self, exchange: Exchange) -> None:
+        memo: Memo | None = exchange.connection.memo
+        if (
+            memo is not None
+            and memo.target == exchange.target
+            and memo.authorization == exchange.authorization
+            and memo.generation == self._generation
+            and exchange.method == b"POST"
+            and exchange.tenant_id is None
+            and exchange.tenant_alias is None
+            and (memo.expires_at == NEVER or memo.expires_at > time.time())
+        ):
+            exchange.route, exchange.tenant, exchange.memo = memo.route, memo.tenant, memo
+            return
         route = self._targets.get(exchange.target) or self._resolve(exchange.target)
         if exchange.method != route.method and exchange.method not in route.method.split(b", "):
             raise RefusedError(405, "Method Not Allowed")
         exchange.route = route
-        if route.keyed:
-            tenant = exchange.tenant = self._told_tenant(exchange) or self.gateway.admission.tenant_of(
-                exchange.authorization
-            )
-            if route.service and not self.gateway.admission.may(tenant, route.service):
-                raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+        if not route.keyed:
+            return
+        admission = self.gateway.admission
+        tenant = exchange.tenant = self._told_tenant(exchange) or admission.tenant_of(exchange.authorization)
+        if route.service and not admission.may(tenant, route.service):
+            raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+        if route.handler == self._infer:
+            self._remember(exchange, route, tenant)
+
+    def _remember(self, exchange: Exchange, route: Route, tenant: str) -> None:
+        admission = self.gateway.admission
+        grant, service = admission.grant(tenant, route.service), self.gateway.services.get(route.service)
+        if grant is None or service is None:
+            return
+        expires_at = admission.expires_at(exchange.authorization)
+        memo = exchange.memo = Memo(
+            exchange.target,
+            exchange.authorization,
+            self._generation,
+            expires_at,
+            route,
+            tenant,
+            grant,
+            service,
+        )
+        if exchange.tenant_id is None and exchange.tenant_alias is None:
+            exchange.connection.memo = memo
 
     def _told_tenant(self, exchange: Exchange) -> str | None:
         """The tenant that a trusted gateway names; from anyone else the header counts for nothing."""
@@ -165,10 +136,11 @@ class App:
         route.handler(exchange, route)
 
     def refuse(self, exchange: Exchange, error: RefusedError) -> None:
-        call: Call | None = exchange.state
-        if call is not None:
+        call: HttpCall | None = exchange.state
+        if call is not None and call.entered:
             call.refused(error)
             return
+        exchange.state = None
         route: Route | None = exchange.route
         service = route.service if route is not None and route.service in self.gateway.services else ""
         if error.limit is not None:
@@ -181,14 +153,16 @@ class App:
         exchange.connection.send(exchange, error.status, head, refusals.body(error))
 
     def gone(self, exchange: Exchange) -> None:
-        call: Call | None = exchange.state
+        call: HttpCall | None = exchange.state
         if call is not None:
+            exchange.state = None
             call.settle(CLIENT_LEFT)
             call.pool.cancel(call)
 
     def forget(self) -> None:
         """After new routes: a version may mean another pool now."""
         self._targets.clear()
+        self._generation += 1
 
     def _resolve(self, target: bytes) -> Route:
         """Raises RefusedError 404. Only targets of services that exist are remembered, so strangers fill no memory."""
@@ -234,37 +208,27 @@ class App:
     # Inference
 
     def _infer(self, exchange: Exchange, route: Route) -> None:
-        arrived = time.monotonic()
-        gateway = self.gateway
-        grant = gateway.admission.grant(exchange.tenant, route.service)
-        service = gateway.services.get(route.service)
-        if grant is None or service is None:  # routes changed while the body came in
-            raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
-        number = route.version
-        if number is not None and number not in service.versions:
-            raise RefusedError(404, f"version {number} of {service.name} is not found")
-        grant.enter(arrived)
-        try:
-            pool = service.choose() if number is None else service.versions[number]
-        except RefusedError:
-            grant.leave()
-            raise
-        call = exchange.state = Call(self, exchange, grant, pool, arrived)
-        body = exchange.body if exchange.content_encoding is None else self._unpacked(exchange)
-        told = exchange.header_length
-        own = self.regions.of(exchange.tenant) if self.regions.enabled else None
-        plan, rows, buffers, call.name, told_timeout = pool.codec.parse(
-            body, None if told is None else _length(told), own
-        )
-        if plan.wishes:
-            call.places = extensions.places(own, plan.wire.outputs, plan.wishes)
-        timeout = pool.timeout_seconds
-        if told_timeout is not None and told_timeout < timeout:
-            timeout = told_timeout
-        call.carry(plan, rows, buffers, arrived + timeout)
-        pool.submit(call)
+        memo: Memo | None = exchange.memo
+        if memo is None or memo.generation != self._generation:  # routes changed while the body came in
+            self._remember(exchange, route, exchange.tenant)
+            memo = exchange.memo
+            if memo is None or memo.generation != self._generation:
+                raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
+        service, number = memo.service, route.version
+        if number is None:
+            pool = service.choose()
+        else:
+            found = service.versions.get(number)
+            if found is None:
+                raise RefusedError(404, f"version {number} of {service.name} is not found")
+            pool = found
+        call = HttpCall(self.gateway, memo.tenant, memo.grant, pool, time.monotonic())
+        call.app, call.exchange, call.name, call.places = self, exchange, "", None
+        exchange.state = call
+        if call.start():
+            call.admitted()
 
-    def _unpacked(self, exchange: Exchange) -> bytes:
+    def unpacked(self, exchange: Exchange) -> bytes:
         """A compressed body, never bigger than an uncompressed one may be."""
         coding = (exchange.content_encoding or b"").strip().lower()
         if coding == b"identity":
@@ -339,12 +303,6 @@ class App:
     def _all_stats(self, exchange: Exchange, route: Route) -> None:
         may = self.gateway.admission.may
         self._json(exchange, oip.stats([p for p in self.gateway.pools() if may(exchange.tenant, p.service)]))
-
-
-def _length(told: bytes) -> int:
-    if not told.isdigit() or len(told) > 12:
-        raise RefusedError(400, "inference-header-content-length must be a number of bytes")
-    return int(told)
 
 
 def _is_loopback(peer: str) -> bool:

@@ -36,6 +36,8 @@ WANTED_LENGTHS = frozenset(map(len, WANTED))
 
 
 class Sender(Protocol):
+    memo: Any
+
     @property
     def peer(self) -> str: ...
 
@@ -87,6 +89,7 @@ class Exchange:
     tenant = ""
     route: Any = None
     state: Any = None
+    memo: Any = None
 
     def __init__(self, connection: Sender) -> None:
         self.connection = connection

@@ -13,7 +13,7 @@ from inference.plane.refusals import RefusedError
 from inference.plane.regions import Place, Shared, TenantRegions
 
 if TYPE_CHECKING:
-    from inference.plane.requests import Plan
+    from inference.plane.plans import Plan
 
 # One output: datatype code, dims, packed data.
 Piece = tuple[int, tuple[int, ...], Buffer]

@@ -8,11 +8,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import httptools
 
 from inference.plane.exchange import REASONS, WANTED, WANTED_LENGTHS, Exchange, Limits
+from inference.plane.outbox import OUTBOX
 from inference.plane.refusals import RefusedError
 from inference.plane.tls import names_of
 
@@ -91,6 +92,7 @@ class Connection(asyncio.Protocol):
         self._ended = False  # by the client's end of file
         self._paused = False
         self._advancing = False
+        self.memo: Any = None  # of the application: what it found out about this connection's last request
 
     # Transport
 
@@ -347,12 +349,18 @@ class Connection(asyncio.Protocol):
             line,
             head,
         )
-        if exchange.method == b"HEAD" or len(body) > 65536:
-            self._transport.write(answer)
-            if exchange.method != b"HEAD":
-                self._transport.write(body)
+        held = OUTBOX.held
+        if held is not None and not close and len(body) <= 65536 and exchange.method != b"HEAD":
+            held.append((self._transport, answer + body))
         else:
-            self._transport.write(answer + body)
+            if held:
+                OUTBOX.flush()
+            if exchange.method == b"HEAD" or len(body) > 65536:
+                self._transport.write(answer)
+                if exchange.method != b"HEAD":
+                    self._transport.write(body)
+            else:
+                self._transport.write(answer + body)
         self._current = None
         if close:
             self._deaf = True

@@ -14,10 +14,11 @@ import msgspec
 
 from inference.plane import frames, slots
 from inference.plane.batcher import Job
+from inference.plane.outbox import OUTBOX
 from inference.plane.packing import Buffer
+from inference.plane.plans import Wire
 from inference.plane.probe import LinkStatus, WorkerStatus
 from inference.plane.regions import Shared
-from inference.plane.requests import Wire
 from inference.plane.routes import WorkerRoute
 from inference.protocol import ReplicaState, decode
 
@@ -259,6 +260,7 @@ class Link(asyncio.Protocol):
             data = bytes(buffer)
             buffer.clear()
         at, end = 0, len(data)
+        OUTBOX.hold()
         try:
             while end - at >= frames.HEAD.size:
                 size, kind = frames.HEAD.unpack_from(data, at)
@@ -273,6 +275,8 @@ class Link(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.abort()
             return
+        finally:
+            OUTBOX.release()
         if at < end:
             buffer += data[at:] if at else data
 

@@ -6,7 +6,6 @@ finds the result by key and only its data is checked.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import orjson
 
 from inference.contract import Contract, TensorSpec
+from inference.plane import plainly
 from inference.plane.datatypes import DATATYPES, Datatype, pack_bytes
 from inference.plane.extensions import Wish, wish_of
 from inference.plane.fields import (
@@ -34,6 +34,7 @@ from inference.plane.packing import (
     check_range,
     from_json,
 )
+from inference.plane.plans import Parsed, Plan, Wire
 from inference.plane.refusals import RefusedError
 from inference.plane.regions import TenantRegions, source
 
@@ -45,37 +46,6 @@ MAX_KNOWN = 256
 MAX_KNOWN_BYTES = 4096
 
 
-@dataclass(eq=False, slots=True)
-class Wire:
-    """What requests must share to be joined; compared by identity, one for each combination in a Codec.
-
-    dims: without rows when the model batches, else whole shapes.
-    """
-
-    batched: bool
-    inputs: tuple[tuple[str, Datatype, tuple[int, ...]], ...]
-    outputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How to read a request of this look and how to answer it. binary, heads: for each output of the wire.
-
-    binary is None for data that goes into the client's shared memory.
-    wishes: the same, where an output is wished as classes or in shared memory; else empty.
-    """
-
-    wire: Wire
-    order: tuple[int, ...]
-    parts: tuple[Part, ...]
-    binary: tuple[bool | None, ...]
-    heads: tuple[bytes, ...]
-    wishes: tuple[Wish | None, ...] = ()
-
-
-# Plan, rows (-1 when the model does not batch), buffers in the wire's order, the client's id ("" for none) and the
-# client's timeout in seconds, if any. A tuple, because one is made for each request.
-Parsed = tuple[Plan, int, list[Buffer], str, float | None]
 # The same of a JSON part that was seen before: plan, rows, bytes of each input, timeout.
 _Known = tuple[Plan, int, tuple[int, ...], float | None]
 
@@ -93,6 +63,7 @@ class Codec:
         self._plans: dict[Any, Plan] = {}
         self._wires: dict[Any, Wire] = {}
         self._known: dict[Buffer, _Known] = {}
+        self._plain = plainly.Shelf(self.max_rows)
 
     def fit(self, message: Any) -> tuple[Plan, int]:
         """The plan for a request in the form of JSON, and its rows (-1 when the model does not batch); no data is read.
@@ -107,6 +78,9 @@ class Codec:
         Raises RefusedError.
         """
         if header_length is None:
+            plain = self._plain.find(body)
+            if plain is not None:
+                return plain
             head: Buffer = body
         elif header_length == 0:
             return self._raw(body)
@@ -138,9 +112,12 @@ class Codec:
         parameters = message.get("parameters")
         timeout = timeout_of(parameters) if parameters else None
         name = message.get("id", "")
-        if type(name) is not str or len(name) > 512:
-            raise bad("id must be a string of at most 512 characters")
-        if header_length is not None and not name:
+        if type(name) is not str or len(name) > plainly.MAX_ID:
+            raise bad(f"id must be a string of at most {plainly.MAX_ID} characters")
+        if header_length is None:
+            if self.batched:
+                self._plain.learn(message, plan)
+        elif not name:
             self._remember(head, plan, rows, inputs, timeout)
         return plan, rows, buffers, name, timeout
 

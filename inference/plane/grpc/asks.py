@@ -12,9 +12,10 @@ from inference.plane.fields import timeout_of
 from inference.plane.grpc import wire
 from inference.plane.grpc.messages import CLASSES
 from inference.plane.packing import Buffer, Part, bad, check_packed, check_range
+from inference.plane.plans import Plan
 from inference.plane.refusals import RefusedError
 from inference.plane.regions import TenantRegions
-from inference.plane.requests import Codec, Plan
+from inference.plane.requests import Codec
 
 MAX_KNOWN = 512
 MAX_KNOWN_BYTES = 4096
