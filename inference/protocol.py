@@ -57,7 +57,8 @@ class RoutingSpec:
     """Who reaches the canary besides its weight.
 
     matches: any of them. tenants: all their requests. mirror_percent: of the requests that others serve, repeated to
-    it in the shadow. sticky: who stays with the version it met first: "tenant", "header:<name>" or "" for nobody.
+    it in the shadow. compare: rules by output name, where the usual ones do not fit. sticky: who stays with the
+    version it met first: "tenant", "header:<name>" or "" for nobody.
     """
 
     version: int
@@ -65,6 +66,7 @@ class RoutingSpec:
     tenants: tuple[str, ...] = ()
     mirror_percent: int = 0
     sticky: str = ""
+    compare: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

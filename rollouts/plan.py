@@ -96,6 +96,7 @@ class Routing:
     tenants: tuple[str, ...] = ()
     mirror_percent: int = 0
     sticky: Sticky | None = None
+    compare: tuple[tuple[str, str], ...] = ()
 
     @property
     def sends(self) -> bool:
@@ -127,13 +128,12 @@ class Plan:
         last = self._last(index, SetWeight)
         return last.percent if last else 0
 
-    def mirror_at(self, index: int) -> int:
-        """Percent of stable's requests that the shadow gets."""
+    def mirror_at(self, index: int) -> SetMirrorRoute:
+        """The shadow during a step: an experiment has one of its own."""
         step = self.step(index)
         if isinstance(step, Experiment):
-            return step.percent
-        last = self._last(index, SetMirrorRoute)
-        return last.percent if last else 0
+            return SetMirrorRoute(step.percent, step.compare)
+        return self._last(index, SetMirrorRoute) or SetMirrorRoute(0)
 
     def header_routes_at(self, index: int) -> tuple[SetHeaderRoute, ...]:
         routes = {one.name: one for one in self.steps[: index + 1] if isinstance(one, SetHeaderRoute)}
@@ -158,7 +158,9 @@ class Plan:
         if self.step(index) is None:
             return Routing(sticky=self.sticky)
         matches = tuple(match for route in self.header_routes_at(index) for match in route.matches)
-        return Routing(matches, self.tenants_at(index), self.mirror_at(index), self.sticky)
+        mirror = self.mirror_at(index)
+        rules = mirror.compare if mirror.percent else ()
+        return Routing(matches, self.tenants_at(index), mirror.percent, self.sticky, rules)
 
     @property
     def estimated_seconds(self) -> float:
@@ -280,7 +282,7 @@ def _check_order(plan: Plan, path: str, problems: Problems) -> None:
         reached = plan.weight_at(index) or plan.header_routes_at(index) or plan.tenants_at(index)
         for place, gate in enumerate(gates):
             if gate.indicator is Indicator.AGREEMENT:
-                if plan.mirror_at(index) == 0:
+                if plan.mirror_at(index).percent == 0:
                     where = f"{path}[{index}].analysis.gates[{place}]"
                     problems.add(where, "has nothing to compare: no shadow is set before it")
             elif not reached and not gate.query:

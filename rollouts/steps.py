@@ -4,6 +4,7 @@ What a step asks of the traffic is absolute, so any step can be reached from any
 at a step, the controller makes it true.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -172,9 +173,10 @@ class SetMirrorRoute:
     """Repeat this share of stable's requests to the new version and compare the answers; clients never see them."""
 
     percent: int
+    compare: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {"setMirrorRoute": {"percentage": self.percent}}
+        return {"setMirrorRoute": {"percentage": self.percent, **_compared(self.compare)}}
 
     @property
     def sentence(self) -> str:
@@ -194,9 +196,14 @@ class Experiment:
     percent: int
     duration_seconds: float
     gates: tuple[Gate, ...]
+    compare: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        told = {"percentage": self.percent, "duration": text_of(self.duration_seconds)}
+        told = {
+            "percentage": self.percent,
+            "duration": text_of(self.duration_seconds),
+            **_compared(self.compare),
+        }
         return {"experiment": {**told, "gates": [gate.as_json() for gate in self.gates]}}
 
     @property
@@ -206,6 +213,10 @@ class Experiment:
     @property
     def seconds(self) -> float:
         return max([self.duration_seconds, *(gate.seconds for gate in self.gates)])
+
+
+def _compared(rules: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    return {"compare": dict(rules)} if rules else {}
 
 
 Step = (
@@ -312,19 +323,37 @@ def _tenant_route(fields: Fields, kind: str, problems: Problems) -> Step:
 
 
 def _mirror_route(fields: Fields, kind: str, problems: Problems) -> Step:
-    inner = _inner(fields, kind, problems, "percentage")
+    inner = _inner(fields, kind, problems, "percentage", "compare")
     if not inner.has("percentage"):
         inner.wrong("percentage", "is missing")
-    return SetMirrorRoute(inner.whole("percentage", 0, most=100))
+    return SetMirrorRoute(inner.whole("percentage", 0, most=100), _rules(inner))
+
+
+_RULE = re.compile(r"exact|ignore|label|close(?::\d{1,9}(?:\.\d{1,9})?)?|rank:[1-9]\d{0,3}")
+
+
+def _rules(inner: Fields) -> tuple[tuple[str, str], ...]:
+    """How the shadow's outputs are compared, by name, where the usual way does not fit."""
+    raw = inner.raw.get("compare", {})
+    if not isinstance(raw, dict) or len(raw) > 256:
+        inner.wrong("compare", "must be an object of rules by output name")
+        return ()
+    for name, rule in raw.items():
+        if not isinstance(rule, str) or _RULE.fullmatch(rule) is None:
+            inner.wrong(
+                f"compare.{name}", "must be exact, ignore, label, close, close:<tolerance> or rank:<places>"
+            )
+    return tuple((str(name), str(rule)) for name, rule in raw.items())
 
 
 def _experiment(fields: Fields, kind: str, problems: Problems) -> Step | None:
-    inner = _inner(fields, kind, problems, "percentage", "duration", "gates")
+    inner = _inner(fields, kind, problems, "percentage", "duration", "gates", "compare")
     gates = parse_gates(inner, ended=True)
     if not inner.has("duration"):
         inner.wrong("duration", "is missing")
     duration = inner.duration("duration", 60.0, least=1.0)
-    return Experiment(inner.whole("percentage", 100, least=1, most=100), duration, gates) if gates else None
+    percent = inner.whole("percentage", 100, least=1, most=100)
+    return Experiment(percent, duration, gates, _rules(inner)) if gates else None
 
 
 _READERS: dict[str, Callable[[Fields, str, Problems], Step | None]] = {

@@ -216,7 +216,7 @@ class App:
                 raise RefusedError(404, f"Request for unknown model: '{route.service}' is not found")
         service, number = memo.service, route.version
         if number is None:
-            pool = service.choose()
+            pool = service.choose(memo.tenant, exchange.routing)
         else:
             found = service.versions.get(number)
             if found is None:

@@ -1,6 +1,8 @@
 """One HTTP request and its answer, between the connection that reads it and the application that answers it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from inference.plane.refusals import RefusedError
@@ -90,6 +92,21 @@ class Exchange:
     route: Any = None
     state: Any = None
     memo: Any = None
+    routing: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, connection: Sender) -> None:
         self.connection = connection
+
+
+class Application(Protocol):
+    def admit(self, exchange: Exchange) -> None:
+        """Route and authenticate. Raises RefusedError."""
+
+    def serve(self, exchange: Exchange) -> None:
+        """Answer now, or later by `exchange.send`. Raises RefusedError."""
+
+    def refuse(self, exchange: Exchange, error: RefusedError) -> None:
+        """Answer with an error body."""
+
+    def gone(self, exchange: Exchange) -> None:
+        """The client left before its answer."""

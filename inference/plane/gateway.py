@@ -5,19 +5,33 @@ import logging
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 
 from inference.contract import Contract, ContractError, from_json
 from inference.plane.admission import Admission
+from inference.plane.ladder import climb
 from inference.plane.metrics import Gauge, Meters
 from inference.plane.pool import Pool
 from inference.plane.probe import PlaneStatus
 from inference.plane.refusals import Limit, RefusedError
-from inference.plane.router import Wheel
 from inference.plane.routes import Routes
-from inference.protocol import CounterSample, ReplicaState, Snapshot, TenantSpec, VersionSpec
+from inference.plane.routing import Chooser
+from inference.plane.shadow import Agreement, Shadow
+from inference.protocol import (
+    CounterSample,
+    ReplicaState,
+    RoutingSpec,
+    Series,
+    Snapshot,
+    TenantSpec,
+    VersionSpec,
+)
 
 log = logging.getLogger(__name__)
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -28,11 +42,11 @@ class Service:
     versions: dict[int, Pool] = field(default_factory=dict)
     weights: dict[int, int] = field(default_factory=dict)
     broken: dict[int, str] = field(default_factory=dict)
-    wheel: Wheel[int] = field(default_factory=lambda: Wheel([]))
+    chooser: Chooser = field(default_factory=lambda: Chooser({}, None))
 
-    def choose(self) -> Pool:
-        """The next request's version. Raises RefusedError 503."""
-        number = self.wheel.next()
+    def choose(self, tenant: str = "", headers: Mapping[str, str] = NO_HEADERS) -> Pool:
+        """The next request's version. headers: those that `chooser.headers` names. Raises RefusedError 503."""
+        number = self.chooser.choose(tenant, headers)
         pool = self.versions.get(number) if number is not None else None
         if pool is None:
             raise RefusedError(503, f"{self.name} has no version to answer now", Limit("worker", 0, 0, 1.0))
@@ -70,6 +84,7 @@ class Gateway:
         self.epoch = ""
         self.number = -1
         self.services: dict[str, Service] = {}
+        self.routing_headers: frozenset[str] = frozenset()  # that any service routes by
         self.admission = Admission()
         self.meters = Meters()
         self._digests: dict[tuple[str, int], str] = {}
@@ -91,18 +106,39 @@ class Gateway:
                     service.broken[version.number] = str(error)
                     log.error("contract of %s:%s cannot be read: %s", spec.name, version.number, error)
             was = self.services.get(spec.name)
-            same = was is not None and was.weights == service.weights
-            service.wheel = was.wheel if was is not None and same else Wheel(list(service.weights.items()))
+            if was is not None and was.chooser.same_as(service.weights, spec.routing):
+                service.chooser = was.chooser
+            else:
+                service.chooser = Chooser(service.weights, spec.routing)
+            self._mirror(service, spec.routing)
         kept = {pool for service in services.values() for pool in service.versions.values()}
         for service in self.services.values():
             for pool in service.versions.values():
                 if pool not in kept:
                     self._retire(pool)
         self.services = services
+        self.routing_headers = frozenset(
+            name for service in services.values() for name in service.chooser.headers
+        )
         self._apply_workers(routes)
         self._apply_tenants(snapshot, kept, open_access=routes.open_access)
         self.node, self.epoch, self.number = routes.node, snapshot.epoch, snapshot.number
         self.state = ReplicaState.READY
+
+    def _mirror(self, service: Service, routing: RoutingSpec | None) -> None:
+        """Every version but the mirrored one has its shadow there, or none has."""
+        target = service.versions.get(routing.version) if routing and routing.mirror_percent else None
+        for pool in service.versions.values():
+            if target is None or routing is None or pool is target:
+                pool.shadow = None
+                continue
+            was = pool.shadow
+            if was is None or was.target is not target or was.mirror.percent != routing.mirror_percent:
+                count = partial(self._compared, service.name, str(target.version))
+                pool.shadow = Shadow(pool, target, routing.mirror_percent, routing.compare, count)
+
+    def _compared(self, service: str, version: str, agreement: Agreement) -> None:
+        self.meters.compared[service, version, agreement.value] += 1
 
     def _pool(self, service: str, version: VersionSpec) -> Pool:
         """The pool that this version has, or a new one. Raises ContractError."""
@@ -148,8 +184,11 @@ class Gateway:
         """Once a second."""
         used = {(pool.service, pool.version) for pool in [*self.pools(), *self._leaving]}
         self.meters.retire(used, time.monotonic())
-        for pool in self.pools():
-            pool.trim()
+        pools = self.pools()
+        for pool in [*pools, *self._leaving]:
+            pool.tick()
+        for pool, rung in zip(pools, climb([pool.rung for pool in pools]), strict=True):
+            pool.stand_on(rung)
 
     @property
     def busy(self) -> int:
@@ -191,18 +230,31 @@ class Gateway:
         )
 
     def counters(self) -> CounterSample:
-        return CounterSample(self.node, self.instance, time.time(), self.meters.series())
+        # One gauge travels along: pages tell how far the overload ladder is climbed where no Prometheus scrapes.
+        steps = tuple(
+            Series(
+                "pilothouse_degradation_step",
+                {"service": service.name, "version": str(pool.version)},
+                pool.governor.step,
+            )
+            for service in self.services.values()
+            for pool in service.versions.values()
+        )
+        return CounterSample(self.node, self.instance, time.time(), self.meters.series() + steps)
 
     def exposition(self) -> bytes:
         return self.meters.exposition(self._gauges())
 
     def _gauges(self) -> list[Gauge]:
-        inflight, up, phases, weights = [], [], [], []
+        inflight, up, phases, weights, steps, caps, apart = [], [], [], [], [], [], []
         for service in self.services.values():
             for pool in service.versions.values():
                 labels = {"service": service.name, "version": str(pool.version)}
                 inflight.append((labels, pool.total))
                 weights.append((labels, service.weights.get(pool.version, 0)))
+                steps.append((labels, pool.governor.step))
+                caps.append((labels, pool.queue.max_rows))
+                apart.append((labels, len(pool.isolation.quarantine)))
                 for link in pool.links.values():
                     replica = {**labels, "replica": str(link.route.ordinal)}
                     up.append((replica, int(link.state == "ready")))
@@ -213,6 +265,9 @@ class Gateway:
             Gauge(
                 "pilothouse_inflight_requests", "Requests in the queue or inside a worker.", tuple(inflight)
             ),
+            Gauge("pilothouse_degradation_step", "Step of the overload ladder; 0 is as usual.", tuple(steps)),
+            Gauge("pilothouse_batch_cap_rows", "The largest batch that is made now.", tuple(caps)),
+            Gauge("pilothouse_quarantined", "Tenants whose requests run alone for now.", tuple(apart)),
             Gauge("pilothouse_worker_up", "1 while the plane can use this worker.", tuple(up)),
             Gauge("pilothouse_load_phase_seconds", "Seconds of each phase of the last load.", tuple(phases)),
             Gauge(

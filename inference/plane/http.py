@@ -8,11 +8,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import httptools
 
-from inference.plane.exchange import REASONS, WANTED, WANTED_LENGTHS, Exchange, Limits
+from inference.plane.exchange import REASONS, WANTED, WANTED_LENGTHS, Application, Exchange, Limits
 from inference.plane.outbox import OUTBOX
 from inference.plane.refusals import RefusedError
 from inference.plane.tls import names_of
@@ -30,20 +30,6 @@ MAX_AHEAD = 8
 LINGER_SECONDS = 2.0
 
 
-class Application(Protocol):
-    def admit(self, exchange: Exchange) -> None:
-        """Route and authenticate. Raises RefusedError."""
-
-    def serve(self, exchange: Exchange) -> None:
-        """Answer now, or later by `exchange.send`. Raises RefusedError."""
-
-    def refuse(self, exchange: Exchange, error: RefusedError) -> None:
-        """Answer with an error body."""
-
-    def gone(self, exchange: Exchange) -> None:
-        """The client left before its answer."""
-
-
 class Server:
     """What the connections share."""
 
@@ -54,6 +40,13 @@ class Server:
         self.buffered = 0
         self.draining = False
         self.now = time.monotonic()
+        self.routing: dict[bytes, str] = {}
+        self.lengths = WANTED_LENGTHS
+
+    def route_by(self, headers: frozenset[str]) -> None:
+        """Keep the values of these headers too, from the next request on."""
+        self.routing = {name.encode("latin-1", "replace"): name for name in headers}
+        self.lengths = WANTED_LENGTHS | {len(name) for name in self.routing}
 
     def __call__(self) -> "Connection":
         return Connection(self)
@@ -195,14 +188,22 @@ class Connection(asyncio.Protocol):
         self._head_bytes = size = self._head_bytes + len(name) + len(value) + HEADER_COST
         if size > MAX_HEADER_BYTES:
             raise RefusedError(431, f"headers are above {MAX_HEADER_BYTES} bytes")
-        if len(name) not in WANTED_LENGTHS:
+        if len(name) not in self.server.lengths:
             return
         wanted = WANTED.get(name.lower())
-        if wanted is not None and self._in_head:  # a trailer changes nothing
+        if wanted is None:
+            self._note_routing(name.lower(), value)
+        elif self._in_head:  # a trailer changes nothing
             slot, single = wanted
             if single and getattr(self._reading, slot) is not None:
                 raise RefusedError(400, f"header {name.decode('latin-1')} is given twice")
             setattr(self._reading, slot, value)
+
+    def _note_routing(self, name: bytes, value: bytes) -> None:
+        """A header that a service routes by; the first of several counts."""
+        known = self.server.routing.get(name)
+        if known is not None and self._in_head and self._reading is not None:
+            self._reading.routing = {known: value.decode("latin-1").strip(), **self._reading.routing}
 
     def on_headers_complete(self) -> None:
         reading = self._reading

@@ -11,6 +11,8 @@ SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+# Why a batch left when it did and as full as it was.
+DISPATCHED = ("full", "deadline", "timer", "idle", "key_change", "drain")
 FORGET_SECONDS = 900.0
 
 
@@ -25,6 +27,16 @@ class Histogram:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    def observe_all(self, values: list[float]) -> None:
+        """Of a batch; most lie in one bucket, and then there is no step for each."""
+        first, last = bisect_left(self.bounds, min(values)), bisect_left(self.bounds, max(values))
+        if first == last:
+            self.counts[first] += len(values)
+        else:
+            for value in values:
+                self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += sum(values)
 
 
 @dataclass(slots=True)
@@ -55,6 +67,8 @@ class VersionMeter:
         self.reruns = 0
         self.deaths = 0
         self.given_up = 0
+        self.quarantines = 0
+        self.dispatched: dict[str, int] = dict.fromkeys(DISPATCHED, 0)
         self.unused_since: float | None = None
 
     def answered(self, tenant: str, protocol: str, code: int, seconds: float) -> None:
@@ -92,6 +106,7 @@ class Meters:
         self.versions: dict[tuple[str, int], VersionMeter] = {}
         self.outside: defaultdict[tuple[str, str, str, int], int] = defaultdict(int)
         self.refused: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.compared: defaultdict[tuple[str, str, str], int] = defaultdict(int)
 
     def version(self, service: str, number: int) -> VersionMeter:
         found = self.versions.get((service, number))
@@ -139,6 +154,13 @@ class Meters:
         name = "pilothouse_refused_total"
         for (tenant, service, limit), count in self.refused.items():
             yield name, name, {"tenant": tenant, "service": service, "limit": limit}, count
+        name = "pilothouse_shadow_compared_total"
+        for (service, version, agreement), count in self.compared.items():
+            yield name, name, {"service": service, "version": version, "agreement": agreement}, count
+        name = "pilothouse_batch_dispatch_total"
+        for meter in meters:
+            for reason, count in meter.dispatched.items():
+                yield name, name, {**_version(meter), "reason": reason}, count
         for family, field in _HISTOGRAMS:
             for meter in meters:
                 yield from _histogram(family, meter, getattr(meter, field))
@@ -157,10 +179,20 @@ _COUNTERS = (
     ("pilothouse_batch_reruns_total", "reruns"),
     ("pilothouse_worker_lost_total", "deaths"),
     ("pilothouse_requests_given_up_total", "given_up"),
+    ("pilothouse_quarantines_total", "quarantines"),
 )
 _FAMILIES = {
     "pilothouse_requests_total": ("counter", "Requests answered; version is empty where none was reached."),
+    "pilothouse_shadow_compared_total": (
+        "counter",
+        "Answers of a version in the shadow, beside the ones that clients got.",
+    ),
     "pilothouse_refused_total": ("counter", "Requests refused by a limit."),
+    "pilothouse_batch_dispatch_total": ("counter", "Batches by why they left when they did."),
+    "pilothouse_quarantines_total": (
+        "counter",
+        "Times that a tenant's requests were set apart: they made batches fail.",
+    ),
     "pilothouse_request_duration_seconds": ("histogram", "From the whole request to its answer."),
     "pilothouse_queue_duration_seconds": ("histogram", "From the whole request to a worker."),
     "pilothouse_inference_duration_seconds": ("histogram", "One run of the model, for a whole batch."),

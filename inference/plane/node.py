@@ -107,6 +107,7 @@ class Plane:
         """Raises ValueError."""
         self.gateway.apply(new)
         self.app.forget()
+        self.server.route_by(self.gateway.routing_headers)
         if self.grpc is not None:
             self.grpc.app.forget()
         tenants = {tenant.slug for tenant in new.snapshot.tenants}

@@ -3,18 +3,25 @@
 import asyncio
 import time
 from collections.abc import Callable
-from math import prod
+from dataclasses import replace
 
 from inference.contract import Contract
 from inference.plane import answers
-from inference.plane.batcher import FairQueue, Job, Piece
-from inference.plane.datatypes import BY_CODE, bytes_offsets
+from inference.plane.arrivals import Arrivals
+from inference.plane.batcher import Job
+from inference.plane.costs import seeds_of
+from inference.plane.cutting import cut
+from inference.plane.governor import SHED, Governor, Terms
+from inference.plane.isolation import Isolation
+from inference.plane.ladder import RANKS, Rung
 from inference.plane.links import Batch, Link, Outputs
 from inference.plane.metrics import VersionMeter
 from inference.plane.probe import PoolStatus, WorkerStatus
 from inference.plane.refusals import Limit, RefusedError
 from inference.plane.requests import Codec
+from inference.plane.room import may_displace
 from inference.plane.routes import WorkerRoute
+from inference.plane.shadow import Shadow
 
 MAX_DEATHS = 2
 # How long a version without a worker still counts as one that will be back.
@@ -23,19 +30,31 @@ START_SECONDS = 3.0
 
 
 class Pool:
-    """weights: of tenants in the queue. Every job that `submit` takes ends with one call to its reply."""
+    """Every job that `submit` takes ends with one call to its reply. outstanding: jobs in hand by tenant."""
 
     def __init__(
-        self, service: str, version: int, contract: Contract, meter: VersionMeter, instance: str
+        self,
+        service: str,
+        version: int,
+        contract: Contract,
+        meter: VersionMeter,
+        instance: str,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.service = service
         self.version = version
-        self.contract = contract
+        self.name = f"{service} version {version}"
         self.meter = meter
-        self.timeout_seconds = contract.spec.parameters.inference_timeout_ms / 1e3
-        self.limit = contract.spec.parameters.max_concurrent_requests
+        self.contract = contract
         self.codec = Codec(contract, batched=contract.max_batch_size > 1)
-        self.queue = FairQueue(contract.max_batch_size if self.codec.batched else 1)
+        self.governor = Governor(Terms.of(contract))
+        self.queue = self.governor.queue
+        self._take_terms()
+        self.arrivals = Arrivals()
+        self.isolation = Isolation(self.queue)
+        self.rung = Rung(RANKS[contract.spec.qos], 0.0)
         self.links: dict[str, Link] = {}
         self.outstanding: dict[str, int] = {}
         self.total = 0
@@ -43,15 +62,36 @@ class Pool:
         self.retiring = False
         self._full_hands = False
         self._pump_due = False
-        self._loop = asyncio.get_running_loop()
-        self.hope_until = time.monotonic() + START_SECONDS
+        self._loop = loop or asyncio.get_running_loop()
+        self._clock = clock
+        self.hope_until = clock() + START_SECONDS
         self.on_empty: Callable[[Pool], None] = lambda _: None
         self._instance = instance
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
+        # A batch that waits for company: until when, why it goes then, and the alarm for it.
+        self._held_until = 0.0
+        self._held_why = ""
+        self._alarm: asyncio.TimerHandle | None = None
+        self._seen = self._taken = 0
+        self._lonely = True
+        self.shadow: Shadow | None = None
         self._leaving: list[Link] = []
         self.opening = answers.opening(service, str(version))
         self.version_line = b"x-pilothouse-version: %d\r\n" % version
+
+    def _take_terms(self) -> None:
+        self.timeout_seconds = self.governor.terms.timeout
+        self.limit = self.governor.terms.limit
+
+    def adopt(self, contract: Contract) -> None:
+        """Serve on other parameters from the next request on; requests in hand keep the deadlines they have."""
+        self.contract = contract
+        self.codec = Codec(contract, batched=contract.max_batch_size > 1)
+        self.rung = Rung(RANKS[contract.spec.qos], self.rung.pressure, self.rung.step, self.rung.calm)
+        self.governor.adopt(Terms.of(contract))
+        self._take_terms()
+        self.pump()
 
     # Workers
 
@@ -74,22 +114,30 @@ class Pool:
         return {}
 
     def link_changed(self) -> None:
-        self.ready = any(link.state == "ready" for link in self.links.values())
+        workers = sum(1 for link in self.links.values() if link.state == "ready")
+        self.ready = workers > 0
+        self.governor.workers = workers
+        self.governor.tune()
 
     def link_ready(self, worker: WorkerStatus) -> None:
         if not worker.batch_safe:
-            self.queue.max_rows = 1
+            self.governor.never_join()
+        device = bool(worker.providers) and not worker.providers[0].startswith("CPU")
+        self.governor.seed(
+            seeds_of(worker.batch_seconds, worker.load_phases), worker.row_bytes, device=device
+        )
         self.pump()
 
     def link_lost(self, batches: list[Batch], *, was_ready: bool) -> None:
         """Requests of a worker that went away go to another, or wait for its return."""
         if was_ready:
-            self.hope_until = time.monotonic() + HOPE_SECONDS
+            self.hope_until = self._clock() + HOPE_SECONDS
         if batches:
             self.meter.deaths += 1
         for position, batch in enumerate(reversed(batches)):
             running = position == len(batches) - 1
             again = []
+            self.queue.settle(batch.jobs, None)
             for job in batch.jobs:
                 if job.done:
                     continue
@@ -99,6 +147,7 @@ class Pool:
                     job.alone = True
                 if job.deaths >= MAX_DEATHS:
                     self.meter.given_up += 1
+                    self.isolation.strike(job, self._clock())
                     told = f"the model's process died {job.deaths} times on this request; it is given up"
                     self._refuse(job, RefusedError(500, told))
                 else:
@@ -110,23 +159,42 @@ class Pool:
 
     def submit(self, job: Job) -> None:
         """Take a job in. Raises RefusedError 503 when it cannot wait here."""
-        if self.total >= self.limit:
-            self._make_room(job.tenant)
-        if not self.ready and time.monotonic() > self.hope_until:
-            raise RefusedError(
-                503,
-                f"no worker of {self.service} version {self.version} is ready",
-                Limit("worker", len(self.links), 0, 1.0),
-            )
+        governor = self.governor
+        if self.total >= governor.freely or job.deadline - job.arrived < governor.comfort:
+            self._admit(job)
         self.total += 1
-        self.outstanding[job.tenant] = self.outstanding.get(job.tenant, 0) + 1
+        tenant, outstanding = job.tenant, self.outstanding
+        outstanding[tenant] = outstanding.get(tenant, 0) + 1
         self.queue.add(job)
         if job.deadline < self._timer_at:
             self._arm(job.deadline)
-        if not self._full_hands and not self._pump_due:
+        if self.total == 1 and self._lonely:
+            self.pump()  # a client that waits for each answer: nobody joins, so not even the next turn is worth it
+        elif not self._full_hands and not self._pump_due:
             # After the sockets that are readable now: what has already arrived leaves in one batch, and nobody waits.
             self._pump_due = True
             self._loop.call_soon(self.pump)
+
+    def _admit(self, job: Job) -> None:
+        """All that can speak against a request, for those that do not come in freely."""
+        now = self._clock()
+        if self.total >= self.limit:
+            self._make_room(job.tenant)
+        if not self.ready and now > self.hope_until:
+            raise RefusedError(
+                503, f"no worker of {self.name} is ready", Limit("worker", len(self.links), 0, 1.0)
+            )
+        if self.isolation.quarantine:
+            job.wire = self.isolation.quarantine.wire_of(job.tenant, job.wire)
+        if not self.total or not self.ready:
+            return  # nobody is ahead, so it is tried: how else would a wrong estimate be found out?
+        inside = self._rows_inside()
+        if self.governor.step >= SHED:
+            self.governor.shed(job, inside, self.outstanding, self.name)
+        self.governor.admit(job, now, inside, self.name)
+
+    def _rows_inside(self) -> float:
+        return sum(max(1, batch.rows) for link in self.links.values() for batch in link.batches.values())
 
     def cancel(self, job: Job) -> None:
         """The client is gone: leave the queue, or let the answer fall on the floor."""
@@ -134,20 +202,52 @@ class Pool:
             self._settle(job)
 
     def pump(self) -> None:
-        """Hand batches to workers as long as both wait. A worker that is idle never waits for a fuller batch."""
-        queue = self.queue
+        """Hand batches to workers as long as both wait."""
+        queue, governor = self.queue, self.governor
         self._full_hands = self._pump_due = False
-        while queue:
+        while queue.rows:
             link = self._idlest()
             if link is None:
                 self._full_hands = True  # until one comes back: then `pump` is called again
                 return
-            batch = queue.take()
-            now = time.monotonic()
-            observe = self.meter.queue.observe
-            for job in batch:
-                observe(now - job.arrived)
+            now = self._clock()
+            why = "idle"
+            if governor.window.delays:
+                why = self._may_go(now)
+                if not why:
+                    return
+            batch = queue.take(now)
+            self.meter.dispatched["drain" if self.retiring else queue.reason or why] += 1
+            self.meter.queue.observe_all([now - job.arrived for job in batch])
+            if self.arrivals.open:
+                self.arrivals.record(batch)
+            self._taken += len(batch)
+            self._lonely = len(batch) == 1
             link.send(batch)
+
+    def _may_go(self, now: float) -> str:
+        """Why the next batch leaves now, "" when it waits. Armed once for each batch, whoever joins it."""
+        governor = self.governor
+        arrived = self._taken + len(self.queue)
+        governor.window.saw(max(0, arrived - self._seen), now)
+        self._seen = arrived
+        if self.retiring or self.queue.rows >= self.queue.max_rows:
+            why = "full"
+        elif not self._held_until:
+            self._held_until, why = governor.hold(now)
+            if self._held_until:
+                self._held_why = why
+                self._alarm = self._loop.call_later(self._held_until - now, self.pump)
+                return ""
+        elif now < self._held_until - 1e-4:
+            return ""
+        else:
+            why = self._held_why
+        self._held_until = 0.0
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        return why
 
     def _idlest(self) -> Link | None:
         best = None
@@ -158,27 +258,17 @@ class Pool:
 
     def _make_room(self, tenant: str) -> None:
         """The queue is full: a tenant below its fair share takes the newest place of the one furthest above its own."""
-        weights = self.queue.weights
-        active = {*self.outstanding, tenant}
-        total = sum(weights.get(name, 1) for name in active)
-
-        def share(name: str) -> float:
-            return self.limit * weights.get(name, 1) / total
-
-        if self.outstanding.get(tenant, 0) + 1 <= share(tenant):
-            fullest = sorted(self.outstanding, key=lambda name: share(name) - self.outstanding[name])
-            for name in fullest:
-                if name != tenant and self.outstanding[name] > share(name):
-                    job = self.queue.newest(name)
-                    if job is not None:
-                        self._refuse(job, self._full())
-                        return
+        for name in may_displace(tenant, self.outstanding, self.queue.weights, self.limit):
+            job = self.queue.newest(name)
+            if job is not None:
+                self._refuse(job, self._full())
+                return
         raise self._full()
 
     def _full(self) -> RefusedError:
         return RefusedError(
             503,
-            f"{self.service} version {self.version} has {self.total} requests in hand, its limit is {self.limit}:"
+            f"{self.name} has {self.total} requests in hand, its limit is {self.limit}:"
             " 0 places are left; try again in a second",
             Limit("queue", self.limit, 0, 1.0),
         )
@@ -187,39 +277,48 @@ class Pool:
 
     def batch_ran(self, batch: Batch, outputs: Outputs) -> None:
         jobs, rows = batch.jobs, batch.rows
-        self.meter.ran(rows if rows > 0 else len(jobs), outputs.input_ns, outputs.run_ns, outputs.output_ns)
+        count = rows if rows > 0 else len(jobs)
+        input_ns, run_ns, output_ns = outputs.input_ns, outputs.run_ns, outputs.output_ns
+        self.meter.ran(count, input_ns, run_ns, output_ns)
         self.meter.last_at = int(time.time() * 1e3)
+        self.governor.ran(jobs, count, (input_ns + run_ns + output_ns) * 1e-9)
         if len(jobs) == 1:
-            self._answer(jobs[0], outputs.pieces)
-            return
-        if any(not dims or dims[0] != rows for _, dims, _ in outputs.pieces):
+            if self.isolation.busy:
+                self.isolation.ended(jobs[0], self._clock(), failed=False)
+            answered = [outputs.pieces]
+        elif any(not dims or dims[0] != rows for _, dims, _ in outputs.pieces):
             # The graph promised rows and gave something else: joined answers cannot be told apart.
-            self.queue.max_rows = 1
+            self.governor.never_join()
             self._run_alone(jobs)
             return
-        cuts = [_cut(piece, jobs, rows) for piece in outputs.pieces]
-        for job, pieces in zip(jobs, zip(*cuts, strict=True), strict=True):
-            self._answer(job, list(pieces))
+        else:
+            cuts = [cut(piece, jobs, rows) for piece in outputs.pieces]
+            answered = [list(pieces) for pieces in zip(*cuts, strict=True)]
+        outstanding, shadow = self.outstanding, self.shadow
+        for job, pieces in zip(jobs, answered, strict=True):
+            if not job.done:
+                job.done = True
+                self.total -= 1
+                outstanding[job.tenant] -= 1
+                job.answered(pieces)
+                if shadow is not None:
+                    shadow.served(job, pieces)
+        if self.retiring and not self.total:
+            self.on_empty(self)
 
     def batch_failed(self, batch: Batch, status: int, sentence: str) -> None:
-        if len(batch.jobs) > 1:
-            self._run_alone(batch.jobs)
-        elif not batch.jobs[0].done:
-            self._refuse(batch.jobs[0], RefusedError(status, sentence))
+        jobs = batch.jobs
+        self.queue.settle(jobs, None)
+        if len(jobs) > 1:
+            self._run_alone(jobs)
+            return
+        self.isolation.ended(jobs[0], self._clock(), failed=True)
+        if not jobs[0].done:
+            self._refuse(jobs[0], RefusedError(status, sentence))
 
     def _run_alone(self, jobs: list[Job]) -> None:
-        """One request of a batch may be to blame: each again by itself, so only that one fails."""
         self.meter.reruns += 1
-        again = [job for job in jobs if not job.done]
-        for job in again:
-            job.alone = True
-        self.queue.put_back(again)
-
-    def _answer(self, job: Job, pieces: list[Piece]) -> None:
-        if job.done:
-            return
-        self._settle(job)
-        job.answered(pieces)
+        self.isolation.rerun(jobs)
 
     def _refuse(self, job: Job, error: RefusedError) -> None:
         self._settle(job)
@@ -228,12 +327,10 @@ class Pool:
     def _settle(self, job: Job) -> None:
         job.done = True
         self.queue.remove(job)
+        if self.isolation.busy:
+            self.isolation.ended(job, self._clock(), failed=False)
         self.total -= 1
-        left = self.outstanding[job.tenant] - 1
-        if left:
-            self.outstanding[job.tenant] = left
-        else:
-            del self.outstanding[job.tenant]
+        self.outstanding[job.tenant] -= 1
         if self.retiring and not self.total:
             self.on_empty(self)
 
@@ -243,12 +340,12 @@ class Pool:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        delay = max(0.001, at - time.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+        delay = max(0.001, at - self._clock())
+        self._timer = self._loop.call_later(delay, self._expire)
 
     def _expire(self) -> None:
         self._timer, self._timer_at = None, float("inf")
-        now = time.monotonic()
+        now = self._clock()
         waiting = list(self.queue)
         inside = [job for link in self._all_links() for batch in link.batches.values() for job in batch.jobs]
         earliest = float("inf")
@@ -278,8 +375,9 @@ class Pool:
             self.on_empty(self)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._alarm):
+            if handle is not None:
+                handle.cancel()
         for link in self.links.values():
             link.retire()
         self.links.clear()
@@ -287,29 +385,32 @@ class Pool:
     def _all_links(self) -> list[Link]:
         return [*self.links.values(), *self._leaving]
 
-    def trim(self) -> None:
+    # Once a second
+
+    def tick(self) -> None:
+        """Memory back, records open again, prisoners out."""
         self._leaving = [link for link in self._leaving if link.batches]
         for link in self.links.values():
             link.trim()
+        self.arrivals.tick()
+        self.isolation.tick(self._clock())
+        self.meter.quarantines = self.isolation.quarantine.count
+        self.outstanding = {name: count for name, count in self.outstanding.items() if count}
+        self.rung = replace(self.rung, pressure=self.governor.pressure(self._rows_inside()))
+
+    def stand_on(self, rung: Rung) -> None:
+        """The step of the degradation ladder from now on."""
+        self.rung = rung
+        if (rung.step, rung.forced) != (self.governor.step, self.governor.forced):
+            self.governor.step, self.governor.forced = rung.step, rung.forced
+            self.governor.tune()
 
     def status(self) -> PoolStatus:
-        return PoolStatus(self.service, self.version, self.total, self.retiring)
-
-
-def _cut(piece: Piece, jobs: list[Job], rows: int) -> list[Piece]:
-    """One output of a batch, cut into its requests' rows."""
-    code, dims, data = piece
-    inner = dims[1:]
-    cut: list[Piece] = []
-    if BY_CODE[code].size:
-        size, at = len(data) // rows if rows else 0, 0
-        for job in jobs:
-            end = at + job.rows * size
-            cut.append((code, (job.rows, *inner), data[at:end]))
-            at = end
-        return cut
-    elements, at = prod(inner), 0
-    for job, end in zip(jobs, bytes_offsets(data, (job.rows * elements for job in jobs)), strict=True):
-        cut.append((code, (job.rows, *inner), data[at:end]))
-        at = end
-    return cut
+        return PoolStatus(
+            self.service,
+            self.version,
+            self.total,
+            self.retiring,
+            self.governor.step,
+            tuple(self.isolation.quarantine.inside()),
+        )

@@ -74,13 +74,16 @@ class LinkStatus:
 class PoolStatus:
     """One version in the plane, also one that is gone from the routes but still has requests to finish.
 
-    A worker of a version may be stopped once no pool of it has `requests` left.
+    A worker of a version may be stopped once no pool of it has `requests` left. step: of the degradation ladder, 0
+    is as usual. quarantined: tenants whose requests run alone because they made batches fail.
     """
 
     service: str
     version: int
     requests: int
     retiring: bool
+    step: int = 0
+    quarantined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,6 +298,27 @@ class Codec:
             self._plans.clear()
         return self._wires.setdefault((inputs, outputs), Wire(self.batched, inputs, outputs))
 
+    def plan_like(self, wire: Wire) -> Plan | None:
+        """How this version reads a request that another one has read; None when it takes other inputs.
+
+        It answers the same outputs, so it must have them all.
+        """
+        fits = wire.batched == self.batched and all(
+            name in self.inputs
+            and self.inputs[name].datatype == datatype.name
+            and self._fits(self.inputs[name], dims, skip=1 if wire.batched else 0)
+            for name, datatype, dims in wire.inputs
+        )
+        covered = {self.instead_of.get(name, name) for name, _, _ in wire.inputs}
+        if not fits or self.needed - covered or any(name not in self.outputs for name in wire.outputs):
+            return None
+        return Plan(self._wire(wire.inputs, wire.outputs), (), (), (), ())
+
+    @staticmethod
+    def _fits(spec: TensorSpec, dims: tuple[int, ...], *, skip: int) -> bool:
+        inner = spec.shape[skip:]
+        return len(inner) == len(dims) and all(d in (-1, told) for d, told in zip(inner, dims, strict=True))
+
     def _part(self, spec: TensorSpec, datatype: Datatype, elements: int) -> Part:
         utf8 = datatype.name == "BYTES" and spec.name not in self.instead_of
         looked_at = datatype.name == "BOOL" or spec.minimum is not None or spec.maximum is not None

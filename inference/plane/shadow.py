@@ -4,15 +4,22 @@ It begins when the client has its answer, so it costs the client nothing but the
 to be left out when either version has work waiting. It touches no quota and is none of the version's own requests.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from inference.contract import Contract
 from inference.plane.batcher import Job, Piece
 from inference.plane.datatypes import BY_CODE, Array
 from inference.plane.packing import Buffer
 from inference.plane.refusals import RefusedError
+from inference.plane.routing import Mirror
+
+if TYPE_CHECKING:
+    from inference.plane.pool import Pool
 
 TENANT = "(shadow)"
 MOST_WAITING = 8
@@ -116,3 +123,49 @@ def _top(scores: Array, most: int) -> Array:
     if scores.ndim == 0 or scores.shape[-1] == 0:
         return scores
     return np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :most]
+
+
+def rules_for(contract: Contract, told: Mapping[str, str]) -> dict[str, str]:
+    """How to compare each output of a version. The score beside a label says nothing that the label does not."""
+    hook = contract.spec.hooks.postprocess
+    rules = {
+        tensor.name: default_rule(tensor.datatype, labelled=tensor.labels is not None)
+        for tensor in contract.public_outputs
+    }
+    if hook is not None:
+        rules |= {hook.input: "label", hook.label: "exact", hook.score: "ignore"}
+    return rules | {name: rule for name, rule in told.items() if name in rules}
+
+
+class Shadow:
+    """Repeats a share of one version's answered requests to another version."""
+
+    def __init__(
+        self, source: "Pool", target: "Pool", percent: int, told: Mapping[str, str], count: Told
+    ) -> None:
+        self.target = target
+        self.source = source
+        self.mirror = Mirror(percent)
+        self.rules = rules_for(source.contract, told)
+        self.count = count
+
+    def served(self, job: Job, outputs: list[Piece]) -> None:
+        """After the client's answer was handed over; `outputs` are still valid. Never raises."""
+        if not self.mirror.next():
+            return
+        if self.source.queue.rows or self.target.total >= MOST_WAITING or not self.target.ready:
+            self.count(Agreement.SKIPPED)
+            return
+        plan = self.target.codec.plan_like(job.plan.wire)
+        served = kept(outputs)
+        whole = all(isinstance(buffer, bytes | memoryview) for buffer in job.buffers)
+        if plan is None or served is None or not whole or job.rows > self.target.codec.max_rows:
+            self.count(Agreement.SKIPPED if plan is not None else Agreement.FAILED)
+            return
+        now = time.monotonic()
+        shadow = ShadowJob(now, job.plan.wire.outputs, served, self.rules, self.count)
+        shadow.carry(plan, job.rows, job.buffers, now + SECONDS)
+        try:
+            self.target.submit(shadow)
+        except RefusedError:
+            self.count(Agreement.SKIPPED)

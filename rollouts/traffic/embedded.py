@@ -64,6 +64,7 @@ def _spec(version: Version, routing: Routing) -> RoutingSpec:
         routing.tenants,
         routing.mirror_percent,
         "" if sticky is None else f"header:{sticky.header}" if sticky.header else "tenant",
+        dict(routing.compare),
     )
 
 
@@ -73,4 +74,4 @@ def _read(placement: Placement) -> Routing:
     spec = convert(placement.routing, RoutingSpec)
     sticky = Sticky(spec.sticky.removeprefix("header:").removeprefix("tenant")) if spec.sticky else None
     matches = tuple(Match(one.header, one.exact, one.prefix) for one in spec.matches)
-    return Routing(matches, spec.tenants, spec.mirror_percent, sticky)
+    return Routing(matches, spec.tenants, spec.mirror_percent, sticky, tuple(spec.compare.items()))

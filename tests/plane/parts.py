@@ -15,7 +15,7 @@ from inference.contract import Contract, infer_contract, parse_contract, to_json
 from inference.graph import read_signature
 from inference.plane import routes
 from inference.plane.probe import PlaneStatus, ProbeError, WorkerStatus, ask_plane, ask_worker, ping
-from inference.protocol import KeySpec, QuotaSpec, ServiceSpec, Snapshot, TenantSpec, VersionSpec
+from inference.protocol import KeySpec, QuotaSpec, RoutingSpec, ServiceSpec, Snapshot, TenantSpec, VersionSpec
 from tests.services.process import Child, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +54,7 @@ class Node:
     workers: dict[tuple[str, int, int], Child] = field(default_factory=dict)
     plane: Child | None = None
     plane_arguments: tuple[str, ...] = ()
+    routing: dict[str, RoutingSpec] = field(default_factory=dict)
 
     def socket(self, service: str, version: int = 1, ordinal: int = 0) -> Path:
         return self.folder / f"{service}-{version}-{ordinal}.sock"
@@ -95,7 +96,10 @@ class Node:
         snapshot = Snapshot(
             epoch="e1",
             number=self.number,
-            services=tuple(ServiceSpec(name, "platform", tuple(specs)) for name, specs in services.items()),
+            services=tuple(
+                ServiceSpec(name, "platform", tuple(specs), self.routing.get(name))
+                for name, specs in services.items()
+            ),
             tenants=tuple(TenantSpec(slug, 1, "open") for slug in ("platform", "acme", "globex")),
             keys=tuple(
                 KeySpec(hashlib.sha256(key.encode()).hexdigest(), tenant, 1.0 if key == EXPIRED else None)

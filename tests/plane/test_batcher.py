@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from inference.plane.batcher import FairQueue, Job
-from inference.plane.requests import Plan, Wire
+from inference.plane.plans import Plan, Wire
 
 
 def wire() -> Wire:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from inference.plane import extensions
 from inference.plane.admission import Grant
 from inference.plane.batcher import Piece
 from inference.plane.calls import CLIENT_LEFT, Call
-from inference.plane.gateway import Gateway
+from inference.plane.gateway import NO_HEADERS, Gateway
 from inference.plane.grpc import asks, wire
 from inference.plane.pool import Pool
 from inference.plane.refusals import RefusedError
@@ -119,14 +119,20 @@ class Inference:
         self._streams: set[asyncio.Task[None]] = set()
 
     def start(
-        self, tenant: str, data: bytes, left_seconds: float | None, *, stream: bool = False
+        self,
+        tenant: str,
+        data: bytes,
+        left_seconds: float | None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        *,
+        stream: bool = False,
     ) -> GrpcCall:
-        """A call on its way. Raises RefusedError where it could not set out."""
+        """A call on its way. headers: those that services route by. Raises RefusedError where it could not set out."""
         service = ""
         try:
             request = self.reader.read(data)
             service = request.ask.service
-            return self._start(tenant, request, left_seconds, stream=stream)
+            return self._start(tenant, request, left_seconds, headers, stream=stream)
         except RefusedError as error:
             self.count(tenant, service, error)
             raise
@@ -140,7 +146,13 @@ class Inference:
             meters.refused[tenant, service, error.limit.name] += 1
 
     def _start(
-        self, tenant: str, request: asks.Request, left_seconds: float | None, *, stream: bool
+        self,
+        tenant: str,
+        request: asks.Request,
+        left_seconds: float | None,
+        headers: Mapping[str, str],
+        *,
+        stream: bool,
     ) -> GrpcCall:
         arrived = time.monotonic()
         gateway, ask = self.gateway, request.ask
@@ -149,7 +161,7 @@ class Inference:
         service = gateway.services.get(name)
         if grant is None or service is None:
             raise RefusedError(404, f"Request for unknown model: '{name[:255]}' is not found")
-        pool = service.choose() if ask.number is None else service.pinned(ask.number)
+        pool = service.choose(tenant, headers) if ask.number is None else service.pinned(ask.number)
         call = GrpcCall(
             gateway,
             tenant,
@@ -165,9 +177,15 @@ class Inference:
             call.admitted()
         return call
 
-    async def one(self, tenant: str, data: bytes, left_seconds: float | None) -> bytes:
+    async def one(
+        self,
+        tenant: str,
+        data: bytes,
+        left_seconds: float | None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> bytes:
         """Raises RefusedError."""
-        call = self.start(tenant, data, left_seconds)
+        call = self.start(tenant, data, left_seconds, headers)
         try:
             result = await call.future
         except asyncio.CancelledError:
@@ -177,10 +195,27 @@ class Inference:
             raise result
         return result
 
-    async def many(self, tenant: str, requests: AsyncIterator[bytes], context: Any) -> None:
+    def routed(self, metadata: Iterable[Any]) -> Mapping[str, str]:
+        """The metadata that services route by; the first of several counts."""
+        names = self.gateway.routing_headers
+        if not names:
+            return NO_HEADERS
+        found: dict[str, str] = {}
+        for name, value in metadata:
+            if name in names and isinstance(value, str):
+                found.setdefault(name, value)
+        return found
+
+    async def many(
+        self,
+        tenant: str,
+        requests: AsyncIterator[bytes],
+        context: Any,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
         """A stream: answers in the order of the requests, errors in their place, many requests in hand at once."""
         queue: asyncio.Queue[GrpcCall | RefusedError | None] = asyncio.Queue(STREAM_AHEAD)
-        reader = asyncio.get_running_loop().create_task(self._read(tenant, requests, queue))
+        reader = asyncio.get_running_loop().create_task(self._read(tenant, requests, queue, headers))
         self._streams.add(reader)
         current: GrpcCall | None = None
         try:
@@ -208,11 +243,12 @@ class Inference:
         tenant: str,
         requests: AsyncIterator[bytes],
         queue: asyncio.Queue[GrpcCall | RefusedError | None],
+        headers: Mapping[str, str],
     ) -> None:
         try:
             async for data in requests:
                 try:
-                    item: GrpcCall | RefusedError = self.start(tenant, data, None, stream=True)
+                    item: GrpcCall | RefusedError = self.start(tenant, data, None, headers, stream=True)
                 except RefusedError as error:
                     item = error
                 try:

@@ -109,13 +109,15 @@ class Caller:
     async def infer(self, data: bytes, context: Any) -> bytes:
         try:
             tenant = self.tenant or self._tenant(context)
-            return await self.app.inference.one(tenant, data, context.time_remaining())
+            headers = self.app.inference.routed(self.metadata)
+            return await self.app.inference.one(tenant, data, context.time_remaining(), headers)
         except Exception as error:
             return await end(context, error)
 
     async def stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
         try:
-            await self.app.inference.many(self._tenant(context), requests, context)
+            headers = self.app.inference.routed(self.metadata)
+            await self.app.inference.many(self._tenant(context), requests, context, headers)
         except Exception as error:
             await end(context, error)
 
