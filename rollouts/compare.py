@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from console.metrics.source import Indicator, NoData, ProviderError, Reading, Value
 from rollouts.evidence import Conclusion, Evidence, Window, interval
@@ -22,9 +22,33 @@ class Look:
 
 
 def look(
+    gate: Gate,
+    metric: Indicator,
+    before: Sequence[Window],
+    canary: Reading,
+    stable: Reading | None,
+    *,
+    tenant: str = "",
+) -> Look:
+    """before: the windows of all earlier looks of this rollout, oldest first. stable None: there is none.
+
+    tenant: the stratum that is tested; "" is all of them together.
+    """
+    found = _look(gate, metric, before, canary, stable)
+    judgement = found.judgement
+    told = {**judgement.told, "metric": key_of(metric, tenant), "stratum": tenant}
+    sentence = f"tenant {tenant}: {judgement.sentence}" if tenant else judgement.sentence
+    return Look(replace(judgement, told=told, sentence=sentence), found.window)
+
+
+def key_of(metric: Indicator, tenant: str) -> str:
+    """What tells the tests of one judge apart."""
+    return f"{metric.value}@{tenant}" if tenant else metric.value
+
+
+def _look(
     gate: Gate, metric: Indicator, before: Sequence[Window], canary: Reading, stable: Reading | None
 ) -> Look:
-    """before: the windows of all earlier looks of this rollout, oldest first. stable None: there is none."""
     for reading, whose in ((canary, "the canary"), (stable, "stable")):
         if isinstance(reading, ProviderError):
             return _unknown(

@@ -184,7 +184,7 @@ def _condition(raw: Any) -> str:
 
 
 _JUDGE_KEYS = frozenset(
-    {"metrics", "alpha", "beta", "harm", "floor", "objective_ms", "min_duration", "max_duration"}
+    {"metrics", "alpha", "beta", "harm", "floor", "objective_ms", "min_duration", "max_duration", "strata"}
 )
 
 
@@ -202,6 +202,7 @@ def _judge_gate(gate: Gate, fields: Fields) -> Gate:
         objective_ms=inner.number("objective_ms", above=0.0, most=600_000.0),
         least_seconds=inner.duration("min_duration", 0.0),
         most_seconds=most,
+        strata=inner.read("strata", (), _strata),
     )
     if (Indicator.SLOW_SHARE in judge.metrics) != (judge.objective_ms is not None):
         inner.wrong("objective_ms", "belongs to slow_share, which needs it: the latency that counts as slow")
@@ -211,6 +212,16 @@ def _judge_gate(gate: Gate, fields: Fields) -> Gate:
     if not fields.has("on_low_evidence"):
         policies[Verdict.LOW_EVIDENCE] = Policy(most, Do.PAUSE)
     return replace(gate, judge=judge, count=None, policies=tuple(policies.items()))
+
+
+def _strata(raw: Any) -> tuple[str, ...]:
+    if (
+        isinstance(raw, list)
+        and len(raw) <= 20
+        and all(isinstance(one, str) and 0 < len(one) <= 63 for one in raw)
+    ):
+        return tuple(dict.fromkeys(raw))
+    raise ValueError("must be a list of at most 20 tenants")
 
 
 def _metrics(raw: Any) -> tuple[Indicator, ...]:

@@ -23,6 +23,8 @@ class Judge:
     """Compare the canary with stable by shares of bad answers (rollouts.evidence), for as long as it takes.
 
     The step lasts at least least_seconds, and what is not decided after most_seconds is low evidence.
+    strata: tenants whose own errors are tested too, since a big tenant hides the harm of a small one. A stratum may
+    stop the rollout; to go on, the whole has to be acceptable.
     """
 
     metrics: tuple[Indicator, ...]
@@ -30,10 +32,19 @@ class Judge:
     objective_ms: float | None
     least_seconds: float
     most_seconds: float
+    strata: tuple[str, ...] = ()
+
+    @property
+    def tests(self) -> tuple[tuple[Indicator, str], ...]:
+        """Each metric for all tenants together (""), and errors for each stratum. Latency is not counted by tenant."""
+        whole = tuple((metric, "") for metric in self.metrics)
+        if Indicator.ERROR_RATIO not in self.metrics:
+            return whole
+        return whole + tuple((Indicator.ERROR_RATIO, tenant) for tenant in self.strata)
 
     @property
     def shared_risk(self) -> Risk:
-        return self.risk.shared_by(len(self.metrics))
+        return self.risk.shared_by(len(self.tests))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -43,6 +54,7 @@ class Judge:
             "harm": self.risk.harm,
             **({"floor": self.risk.floor} if self.risk.floor else {}),
             **({"objective_ms": self.objective_ms} if self.objective_ms is not None else {}),
+            **({"strata": list(self.strata)} if self.strata else {}),
             "min_duration": text_of(self.least_seconds),
             "max_duration": text_of(self.most_seconds),
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 from console.metrics.source import Indicator
 from console.ui.words import percent
+from rollouts.compare import key_of
 from rollouts.gates import Gate
 from rollouts.models import Measurement, Rollout
 from rollouts.steps import Analysis
@@ -39,9 +40,14 @@ def judges_of(rollout: Rollout) -> list[Gate]:
     return list({gate.name: gate for gate in gates if gate.judge is not None}.values())
 
 
-def pairs_of(rollout: Rollout) -> list[tuple[Gate, Indicator]]:
-    """Each judge with each of its metrics."""
-    return [(gate, metric) for gate in judges_of(rollout) if gate.judge for metric in gate.judge.metrics]
+def pairs_of(rollout: Rollout) -> list[tuple[Gate, str]]:
+    """Each judge with each of its tests."""
+    return [
+        (gate, key_of(metric, tenant))
+        for gate in judges_of(rollout)
+        if gate.judge
+        for metric, tenant in gate.judge.tests
+    ]
 
 
 def judge_rows(rollout: Rollout) -> list[JudgeRow]:
@@ -56,7 +62,9 @@ def judge_rows(rollout: Rollout) -> list[JudgeRow]:
 
 
 def word_of(metric: str) -> str:
-    return _WORDS.get(metric, metric)
+    kind, _, tenant = metric.partition("@")
+    word = _WORDS.get(kind, kind)
+    return f"{word} of {tenant}" if tenant else word
 
 
 def _row(last: Measurement) -> JudgeRow:

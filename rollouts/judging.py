@@ -8,6 +8,7 @@ from rollouts.decisions import Abort, Decision, Measure, NextStep, PauseNow, Pro
 from rollouts.gates import Gate
 from rollouts.plan import Experiment, Plan
 from rollouts.standings import Measured, Outcome, Standing, assess, worst
+from rollouts.verdicts import UNKNOWN
 
 
 def analyse(
@@ -85,9 +86,28 @@ def verdict_beside(standings: Sequence[Standing]) -> Decision | None:
 def _stop(deciding: Standing) -> Decision:
     last = deciding.deciding
     assert last is not None
+    evidence = {**dict(last.evidence), "rule": _rule(deciding), "otherwise": _otherwise(deciding)}
     if deciding.outcome is Outcome.ABORT:
-        return Abort(deciding.reason, last.sentence, dict(last.evidence))
-    return PauseNow(deciding.reason, f"Paused: {last.sentence}", dict(last.evidence))
+        return Abort(deciding.reason, last.sentence, evidence)
+    return PauseNow(deciding.reason, f"Paused: {last.sentence}", evidence)
+
+
+def _rule(deciding: Standing) -> dict[str, Any]:
+    """The gate as it was judged by."""
+    return deciding.gate.as_json()
+
+
+def _otherwise(deciding: Standing) -> str:
+    """What another policy would have said of the same measurements."""
+    gate, last = deciding.gate, deciding.deciding
+    assert last is not None
+    if last.verdict in UNKNOWN:
+        return f"with on_{last.verdict.value}: continue it would have gone on without an answer"
+    if gate.judge is not None:
+        return "a judge's proof is not taken back: only on_fail: pause would have asked a person"
+    if gate.count is not None and deciding.fails >= gate.count:
+        return "no failure_limit would have let it pass: every measurement failed"
+    return f"with failure_limit {deciding.fails} it would have gone on"
 
 
 def measure_due(standings: Sequence[Standing], now: datetime) -> Measure | None:

@@ -1,11 +1,12 @@
 """Taking the measurements that are due: read the indicators, judge them, keep the rows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from console.metrics.source import Indicator, Query, Reading, SignalSource
 from rollouts import webmetric
-from rollouts.compare import look
+from rollouts.compare import key_of, look
 from rollouts.conditions import judge_answer
 from rollouts.decisions import Measure
 from rollouts.evidence import Window
@@ -33,8 +34,8 @@ def _judgements(
     rollout: Rollout, gate: Gate, standing: Standing, source: SignalSource, now: datetime
 ) -> Iterator[Judgement]:
     if gate.judge is not None:
-        for metric in gate.judge.metrics:
-            yield _compared(rollout, gate, metric, source, now)
+        for metric, tenant in gate.judge.tests:
+            yield _compared(rollout, gate, metric, tenant, source, now)
     elif gate.web is not None:
         yield judge_answer(gate, webmetric.ask(gate.web, at=now.timestamp()))
     elif gate.query:
@@ -62,26 +63,24 @@ def _one(rollout: Rollout, gate: Gate, window: float, source: SignalSource) -> J
 
 
 def _compared(
-    rollout: Rollout, gate: Gate, metric: Indicator, source: SignalSource, now: datetime
+    rollout: Rollout, gate: Gate, metric: Indicator, tenant: str, source: SignalSource, now: datetime
 ) -> Judgement:
     """One look: what was counted since the last one, so that no request is evidence twice."""
     assert gate.judge is not None
-    earlier = looks_of(rollout, gate, metric)
+    earlier = looks_of(rollout, gate, key_of(metric, tenant))
     since = earlier[-1][0] if earlier else rollout.traffic_since or now
     window = max((now - since).total_seconds(), _SHORTEST_WINDOW_SECONDS)
 
     def read(version: int) -> Reading:
-        return source.read(
-            _query(rollout, metric, version, window, gate.judge.objective_ms if gate.judge else None),
-            at=now.timestamp(),
-        )
+        query = _query(rollout, metric, version, window, gate.judge.objective_ms if gate.judge else None)
+        return source.read(replace(query, tenant=tenant or None), at=now.timestamp())
 
     stable = read(rollout.from_version.number) if rollout.from_version is not None else None
     windows = [one for _, one in earlier]
-    return look(gate, metric, windows, read(rollout.to_version.number), stable).judgement
+    return look(gate, metric, windows, read(rollout.to_version.number), stable, tenant=tenant).judgement
 
 
-def looks_of(rollout: Rollout, gate: Gate, metric: Indicator) -> Sequence[tuple[datetime, Window]]:
+def looks_of(rollout: Rollout, gate: Gate, metric: str) -> Sequence[tuple[datetime, Window]]:
     """Everything this rollout's judge has seen of a metric, in all steps: evidence does not begin anew with a step."""
     rows = Measurement.objects.filter(rollout=rollout, gate=gate.name, metric=metric).order_by("id")
     if rollout.beside_from is not None:

@@ -167,7 +167,9 @@ class Measurement(models.Model):
     step_index = models.PositiveSmallIntegerField()
     gate = models.CharField(max_length=63)
     indicator = models.CharField(max_length=32, blank=True)
-    metric = models.CharField(max_length=32, blank=True, help_text="of the judge, which looks at several")
+    metric = models.CharField(
+        max_length=100, blank=True, help_text="of the judge, which looks at several; @ names a stratum"
+    )
     at = models.DateTimeField()
     verdict = models.CharField(
         max_length=14, help_text="pass, fail, inconclusive, no_data, provider_error, low_evidence"

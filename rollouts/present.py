@@ -1,5 +1,6 @@
 """A rollout as people and CI read it: its steps with what is done, now and next, its gates with their standing."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -139,18 +140,32 @@ def weights_of(rollout: Rollout) -> dict[str, Any]:
     return {
         "wanted": rollout.weight_percent,
         "told": placed.weight_percent if placed is not None else None,
-        "measured": None if rollout.is_terminal else measured_share(rollout),
+        **_measured_weight(rollout, placed.weight_percent if placed is not None else None),
     }
 
 
-def measured_share(rollout: Rollout) -> float | None:
-    """None while nothing is known; requests of the shadow are not among them."""
+def _measured_weight(rollout: Rollout, told: int | None) -> dict[str, Any]:
+    """measured: percent of a minute's requests. differs: by more than chance explains, so a route is not obeyed."""
+    share = None if rollout.is_terminal else measured_share(rollout)
+    if share is None:
+        return {"measured": None, "differs": False}
+    percent, requests = share
+    if told is None or rollout.plan.routing_at(rollout.step_index).sends:
+        return {"measured": percent, "differs": False}
+    spread = 100 * math.sqrt(max(told * (100 - told), 100) / 1e4 / max(requests, 1))
+    return {"measured": percent, "differs": abs(percent - told) > max(4 * spread, 2.0)}
+
+
+def measured_share(rollout: Rollout) -> tuple[float, float] | None:
+    """Percent and the requests it rests on; None while nothing is known. The shadow's are not among them."""
     name = rollout.service.name
     canary = source().read(Query(Indicator.REQUESTS, name, rollout.to_version.number))
     whole = source().read(Query(Indicator.REQUESTS, name))
     if not isinstance(whole, Value) or whole.value <= 0:
         return None
-    return round(100 * canary.value / whole.value, 1) if isinstance(canary, Value) else None
+    if not isinstance(canary, Value):
+        return None
+    return round(100 * canary.value / whole.value, 1), whole.value
 
 
 def _step_json(view: StepView, rollout: Rollout) -> dict[str, Any]:

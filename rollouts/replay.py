@@ -200,7 +200,7 @@ class _Walk:
             return
         share = max(self.plan.weight_at(self.index), 1) / 100
         if gate.judge is not None:
-            for metric in gate.judge.metrics:
+            for metric in gate.judge.metrics:  # by all tenants together: strata only ever add to it
                 self._note(gate, self._compared(gate, metric, share))
             return
         assert gate.indicator is not None

@@ -134,6 +134,7 @@ class FakeSource:
     requests: float = 100.0
     errors: dict[int, float] = field(default_factory=dict)
     latency: dict[int, float] = field(default_factory=dict)
+    of_tenants: dict[str, dict[int, float]] = field(default_factory=dict)
     slow: dict[int, float] = field(default_factory=dict)
     agreement: float = 1.0
     answers: dict[str, float | list[float]] = field(default_factory=dict)
@@ -163,7 +164,7 @@ class FakeSource:
         version = query.version or 0
         match query.indicator:
             case Indicator.ERROR_RATIO:
-                value = self.errors.get(version, 0.0)
+                value = self.of_tenants.get(query.tenant or "", self.errors).get(version, 0.0)
             case Indicator.SLOW_SHARE:
                 value = self.slow.get(version, 0.0)
             case Indicator.AGREEMENT:

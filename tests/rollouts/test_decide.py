@@ -125,7 +125,10 @@ def test_a_canary_without_ready_replicas_gets_weight_0() -> None:
 def test_an_abort_carries_the_numbers_of_the_measurement() -> None:
     row = replace(ROW, step_index=2, judged_from=ago(20))
     decision = decide(PLAN, row, replace(WORLD, measured=(failed(5),)), NOW)
-    assert decision == d.Abort(Reason.BREACH, "error ratio 0.5 is above", {"value": 0.5})
+    assert isinstance(decision, d.Abort)
+    assert (decision.reason, decision.sentence) == (Reason.BREACH, "error ratio 0.5 is above")
+    assert decision.evidence["value"] == 0.5
+    assert decision.evidence["rule"]["max"] == 0.02
 
 
 def test_load_failures_keep_their_reason() -> None:

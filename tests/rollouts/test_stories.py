@@ -338,3 +338,30 @@ def test_low_evidence_has_its_own_consequence(story: Story, then: str) -> None:
         State.ABORTED if then == "abort" else State.PAUSED,
         Reason.LOW_EVIDENCE,
     )
+
+
+def test_the_harm_to_a_small_tenant_stops_what_the_whole_would_hide(story: Story) -> None:
+    story.source.requests, story.source.errors = 2000, {1: 0.01, 2: 0.011}
+    story.source.of_tenants = {"acme": {1: 0.01, 2: 0.2}}
+    judge = {"metrics": ["error_ratio"], "max_duration": "5m", "strata": ["acme", "globex"]}
+    rollout = story.tick_to_end(story.start(2, steps=judged(judge=judge)))
+    assert (rollout.state, rollout.reason) == (State.ABORTED, Reason.BREACH)
+    assert rollout.message.startswith("Aborted: tenant acme: ")
+    assert story.last(rollout).evidence["alpha"] == pytest.approx(0.01 / 3)
+
+
+def test_a_decision_says_what_another_policy_would_have_said(story: Story) -> None:
+    story.source.errors = {2: 0.5}
+    rollout = story.tick_to_end(story.start(2, steps=gated(count=5)))
+    evidence = story.last(rollout).evidence
+    assert evidence["otherwise"] == "with failure_limit 1 it would have gone on"
+    assert (evidence["rule"]["max"], evidence["value"], evidence["n"]) == (0.02, 0.5, 100.0)
+
+
+def test_an_hour_of_downtime_is_followed_by_one_measurement_and_no_catching_up(story: Story) -> None:
+    rollout = story.tick_to_step(story.start(2, steps=gated(count=50)), 2)
+    story.tick(rollout, 12)
+    before = Measurement.objects.filter(rollout=rollout).count()
+    story.clock.advance(3600)
+    story.tick(rollout)
+    assert Measurement.objects.filter(rollout=rollout).count() == before + 1
