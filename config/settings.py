@@ -123,7 +123,8 @@ CHANNEL_LAYERS = {
 }
 
 PROMETHEUS_URL = env.text("PROMETHEUS_URL")  # empty: the embedded signal source
-WEB_GATE_HOSTS = frozenset(env.words("PILOTHOUSE_WEB_GATE_HOSTS"))  # host or host:port; empty: web gates ask nobody
+# Each a host or host:port; empty: web gates ask nobody.
+WEB_GATE_HOSTS = frozenset(env.words("PILOTHOUSE_WEB_GATE_HOSTS"))
 NODE_NAME = env.text("PILOTHOUSE_NODE_NAME", "node-1")
 PLANE_URL = env.text("PILOTHOUSE_PLANE_URL", "http://127.0.0.1:8080")  # how others reach the plane
 PLANE_HOST = env.text("PILOTHOUSE_PLANE_HOST", "127.0.0.1")  # where it listens; the port is that of PLANE_URL

@@ -23,11 +23,10 @@ class Options:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     env = os.environ
-    told = env.get("PILOTHOUSE_GRPC_PORT", "")
     parser.add_argument(
         "--grpc-port",
         type=int,
-        default=int(told) if told.isdigit() else 0,
+        default=env.get("PILOTHOUSE_GRPC_PORT") or "0",
         metavar="PORT",
         help="speak gRPC on this port; 0, the default, for not at all",
     )

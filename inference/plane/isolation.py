@@ -1,4 +1,4 @@
-"""Keeping one request's failure to itself: a failed batch runs again one by one, and repeaters are quarantined. Pure."""
+"""Keeping one request's failure to itself: a failed batch runs again one by one; repeaters are quarantined. Pure."""
 
 from inference.plane.batcher import FairQueue, Job
 from inference.plane.quarantine import Quarantine

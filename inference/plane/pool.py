@@ -12,6 +12,7 @@ from inference.plane.batcher import Job
 from inference.plane.costs import seeds_of
 from inference.plane.cutting import cut
 from inference.plane.governor import SHED, Governor, Terms
+from inference.plane.holding import Hold
 from inference.plane.isolation import Isolation
 from inference.plane.ladder import RANKS, Rung
 from inference.plane.links import Batch, Link, Outputs
@@ -69,11 +70,7 @@ class Pool:
         self._instance = instance
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        # A batch that waits for company: until when, why it goes then, and the alarm for it.
-        self._held_until = 0.0
-        self._held_why = ""
-        self._alarm: asyncio.TimerHandle | None = None
-        self._seen = self._taken = 0
+        self._hold = Hold(self.governor, self.queue, self._loop, self.pump)
         self._lonely = True
         self.shadow: Shadow | None = None
         self._leaving: list[Link] = []
@@ -213,7 +210,7 @@ class Pool:
             now = self._clock()
             why = "idle"
             if governor.window.delays:
-                why = self._may_go(now)
+                why = self._hold.may_go(now, at_once=self.retiring)
                 if not why:
                     return
             batch = queue.take(now)
@@ -221,33 +218,9 @@ class Pool:
             self.meter.queue.observe_all([now - job.arrived for job in batch])
             if self.arrivals.open:
                 self.arrivals.record(batch)
-            self._taken += len(batch)
+            self._hold.taken += len(batch)
             self._lonely = len(batch) == 1
             link.send(batch)
-
-    def _may_go(self, now: float) -> str:
-        """Why the next batch leaves now, "" when it waits. Armed once for each batch, whoever joins it."""
-        governor = self.governor
-        arrived = self._taken + len(self.queue)
-        governor.window.saw(max(0, arrived - self._seen), now)
-        self._seen = arrived
-        if self.retiring or self.queue.rows >= self.queue.max_rows:
-            why = "full"
-        elif not self._held_until:
-            self._held_until, why = governor.hold(now)
-            if self._held_until:
-                self._held_why = why
-                self._alarm = self._loop.call_later(self._held_until - now, self.pump)
-                return ""
-        elif now < self._held_until - 1e-4:
-            return ""
-        else:
-            why = self._held_why
-        self._held_until = 0.0
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        return why
 
     def _idlest(self) -> Link | None:
         best = None
@@ -314,7 +287,8 @@ class Pool:
             return
         self.isolation.ended(jobs[0], self._clock(), failed=True)
         if not jobs[0].done:
-            self._refuse(jobs[0], RefusedError(status, sentence))
+            late = status == 504  # a worker knows that it is late, not what was allowed
+            self._refuse(jobs[0], self._late(jobs[0]) if late else RefusedError(status, sentence))
 
     def _run_alone(self, jobs: list[Job]) -> None:
         self.meter.reruns += 1
@@ -375,9 +349,9 @@ class Pool:
             self.on_empty(self)
 
     def close(self) -> None:
-        for handle in (self._timer, self._alarm):
-            if handle is not None:
-                handle.cancel()
+        self._hold.close()
+        if self._timer is not None:
+            self._timer.cancel()
         for link in self.links.values():
             link.retire()
         self.links.clear()

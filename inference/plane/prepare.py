@@ -247,7 +247,8 @@ def main(argv: list[str]) -> int:
         why = without_folders(str(error), given.version_dir) or type(error).__name__
         told, code = {"state": "failed", "detail": why}, 3
     told["seconds"] = round(time.monotonic() - began, 3)
-    print(json.dumps(told), flush=True)
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
     return code
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 
 def may_displace(tenant: str, held: Mapping[str, int], weights: Mapping[str, int], limit: int) -> list[str]:
-    """Tenants whose newest request may go for one of `tenant`, furthest above its share first; it must be below its own.
+    """Tenants whose newest request may go for one of `tenant`, furthest above its share first; it must be below its.
 
     held: requests in hand by tenant. limit: of all together.
     """

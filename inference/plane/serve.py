@@ -12,7 +12,6 @@ import hashlib
 import ipaddress
 import json
 import logging
-import os
 import re
 import shutil
 import sys
@@ -27,7 +26,7 @@ import yaml
 
 from inference.contract import Contract, ContractError, check_against, infer_contract, parse_contract, to_json
 from inference.graph import GraphError, Signature, read_signature
-from inference.plane import cpus, flags
+from inference.plane import cache, cpus, flags
 from inference.plane.exchange import Limits
 from inference.plane.node import Plane, StartError
 from inference.plane.probe import ProbeError, ask_worker
@@ -355,10 +354,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     given = parser.parse_args(argv)
     if given.replicas < 1:
         parser.error("--replicas must be at least 1")
-    if given.threads is None:
-        given.threads = cpus.threads_for(given.replicas)
-    if given.provider is None:
-        given.provider = "cpu" if given.gpu_id is None else "cuda"
+    given.threads = given.threads or cpus.threads_for(given.replicas)
+    given.provider = given.provider or ("cpu" if given.gpu_id is None else "cuda")
     given.gpu_id = given.gpu_id or 0
     given.cache = None if given.no_cache else _cache_folder(given.cache)
     return given
@@ -366,8 +363,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 def _cache_folder(told: Path | None) -> Path | None:
     """The folder, made; None where the default one cannot be."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = told or Path(base).expanduser() / "pilothouse" / "models"
+    folder = told or cache.default_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -93,7 +93,19 @@ def case(name: str, words: str, inputs: Any, **more: Any) -> Any:
         case("no data", "input x needs exactly one of data", [{k: v for k, v in X.items() if k != "data"}]),
         case("data twice", "exactly one of data", [{**X, "parameters": {"binary_data_size": 64}}]),
         case(
-            "shared memory", "shared memory is disabled", [{**X, "parameters": {"shared_memory_region": "r"}}]
+            "data and shared memory",
+            "input x has data and a shared memory region",
+            [{**X, "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 64}}],
+        ),
+        case(
+            "shared memory",
+            "shared memory is disabled",
+            [
+                {
+                    **{key: told for key, told in X.items() if key != "data"},
+                    "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 64},
+                }
+            ],
         ),
         case(
             "beyond the maximum",
@@ -119,7 +131,7 @@ def case(name: str, words: str, inputs: Any, **more: Any) -> Any:
             "classification",
             "classification",
             [X],
-            outputs=[{"name": "y", "parameters": {"classification": 3}}],
+            outputs=[{"name": "y", "parameters": {"classification": -3}}],
         ),
         case("sequence", "sequences are not served", [X], parameters={"sequence_id": 7}),
         case("reserved", "triton_x is reserved", [X], parameters={"triton_x": 1}),
@@ -295,7 +307,7 @@ def test_concurrency_over_its_quota_is_429_and_is_given_back(limited: Node) -> N
 
 
 def test_a_full_queue_is_503_but_a_tenant_below_its_share_gets_in(limited: Node) -> None:
-    answers, threads = in_background(limited, 6_000, GLOBEX, many=6)
+    answers, threads = in_background(limited, 20_000, GLOBEX, many=6)
     time.sleep(0.1)
     mine = limited.infer("slow", turns(1))
     for thread in threads:

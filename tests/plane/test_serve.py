@@ -50,7 +50,9 @@ def started(tmp_path: Path) -> Iterator[list[Served]]:
 
 
 def workers_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Not the process that prepares the model's files, which comes and goes beside them."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in children if b"plane.worker" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_a_model_is_served_with_an_inferred_contract_and_survives_its_worker(
