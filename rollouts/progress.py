@@ -185,13 +185,20 @@ def _gate_row(view: StepView, standing: Standing, last: Measurement | None) -> G
         name=gate.name,
         role=role,
         word=word,
-        value=_show(gate.indicator, last.value if last is not None else None),
+        value=_show(_of(gate, last), last.value if last is not None else None),
         n=last.requests if last is not None else None,
         limit=_limit(gate, last.stable_value if last is not None else None),
         passed=f"{min(standing.passes, gate.count)} of {gate.count}" if gate.count else str(standing.passes),
         sentence=last.detail if last is not None else f"measured every {gate.interval_seconds:g} s",
         at=last.at if last is not None else None,
     )
+
+
+def _of(gate: Gate, last: Measurement | None) -> Indicator | None:
+    """What the value is: the judge measures several, each for all or for one tenant."""
+    if gate.judge is None or last is None:
+        return gate.indicator
+    return Indicator(last.metric.partition("@")[0])
 
 
 def _show(indicator: Indicator | None, value: float | None) -> str:
@@ -208,7 +215,7 @@ def _limit(gate: Gate, stable: float | None) -> str:
     """What the gate allows; a relative limit as what it came to against stable last time."""
     if gate.judge is not None:
         return f"at most {gate.judge.risk.harm:g} × stable"
-    if gate.query:
+    if gate.asks:
         return gate.success or f"not ({gate.failure})"
     if gate.maximum is not None:
         return _show(gate.indicator, gate.maximum)

@@ -57,9 +57,9 @@ def one_rollout(product: Product, version: int, chance: random.Random, kills: li
     """Start, kill now and then until it is over; its final body."""
     body = {"service": "file-type", "version": version, "strategy": QUICK}
     rollout = product.rest("POST", "rollouts", json=body)
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
-        time.sleep(chance.uniform(0.3, 4.0))
+        time.sleep(chance.uniform(0.3, 10.0))
         rollout = product.rest("GET", f"rollouts/{rollout['id']}")
         if rollout["state"] in ENDS and rollout["settled"]:
             return rollout

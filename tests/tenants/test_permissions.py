@@ -33,6 +33,7 @@ VIEWERS = {
     "version.view",
     "rollout.view",
     "strategy.view",
+    "loadtest.view",
     "node.view",
     "replica.view",
 }
@@ -56,6 +57,7 @@ SCOPE_OF = {
     "placement": Scope.ROLLOUTS,
     "rollout": Scope.ROLLOUTS,
     "strategy": Scope.ROLLOUTS,
+    "loadtest": Scope.LOADTESTS,
     "node": Scope.NODES,
     "replica": Scope.NODES,
 }

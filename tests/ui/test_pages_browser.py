@@ -9,6 +9,7 @@ from playwright.sync_api import Browser
 from console.audit import log
 from tests.cast import make_cast
 from tests.loadtests import house as load_tests
+from tests.ui import judged as judged_rollout
 from tests.ui import scene
 from tests.ui.browser import PHONE, WIDE, Reader, window
 from tests.ui.server import ConsoleServer
@@ -16,7 +17,17 @@ from tests.ui.server import ConsoleServer
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 # Pages with components of their own: screenshots in light, dark and at 390 px, and contrast in the dark.
-LOOKED_AT = {"overview", "loadtest", "services", "service", "rollout", "tenant", "patterns"}
+LOOKED_AT = {
+    "overview",
+    "strategy",
+    "judged",
+    "loadtest",
+    "services",
+    "service",
+    "rollout",
+    "tenant",
+    "patterns",
+}
 
 
 def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer, chromium: Browser) -> None:
@@ -24,6 +35,7 @@ def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer
     house = scene.build()
     scene.samples()
     before, after, failed, running = load_tests.build(house.service)
+    judged, compared = judged_rollout.build(house.stable, house.canary)
     pages = {
         "overview": "/",
         "services": "/services",
@@ -35,6 +47,12 @@ def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer
         "rollout": f"/rollouts/{house.rollout.pk}",
         "preview": f"/rollouts/{house.rollout.pk}/promote",
         "new-rollout": "/rollouts/new?service=file-type&version=1",
+        "strategies": "/strategies",
+        "strategy": f"/strategies/{judged.pk}",
+        "edit-strategy": f"/strategies/{judged.pk}/edit",
+        "judged": f"/rollouts/{compared.pk}",
+        "new-strategy": "/strategies/new",
+        "import": "/strategies/import",
         "loadtests": "/loadtests",
         "loadtest": f"/loadtests/{after.pk}?with={before.pk}",
         "loadtest-alone": f"/loadtests/{before.pk}",
