@@ -30,13 +30,13 @@ LOOKED_AT = {
 }
 
 
-def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer, chromium: Browser) -> None:
+def pages_of_a_full_house() -> dict[str, str]:
     make_cast()
     house = scene.build()
     scene.samples()
     before, after, failed, running = load_tests.build(house.service)
     judged, compared = judged_rollout.build(house.stable, house.canary)
-    pages = {
+    return {
         "overview": "/",
         "services": "/services",
         "service": "/services/file-type",
@@ -68,6 +68,10 @@ def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer
         "node": "/nodes/node-1",
         "patterns": "/patterns",
     }
+
+
+def test_every_page_is_accessible_silent_and_fits_a_phone(console: ConsoleServer, chromium: Browser) -> None:
+    pages = pages_of_a_full_house()
     found: list[str] = []
     with window(chromium, console.url, color_scheme="light") as reader:
         reader.sign_in("ida")
