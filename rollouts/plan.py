@@ -71,6 +71,13 @@ class Deadlines:
     rollout_seconds: float | None = None
     then: Do = Do.ABORT
 
+    @property
+    def sentence(self) -> str:
+        """Empty without a deadline."""
+        limits = (("a step", self.step_seconds), ("the rollout", self.rollout_seconds))
+        told = " and ".join(f"{what} {text_of(value)}" for what, value in limits if value is not None)
+        return f"{told} at most, then {self.then.value}" if told else ""
+
     def as_json(self) -> dict[str, Any]:
         told = {"step": self.step_seconds, "rollout": self.rollout_seconds}
         return {key: text_of(value) for key, value in told.items() if value is not None} | {

@@ -352,8 +352,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     )
     flags.add_to(parser)
     given = parser.parse_args(argv)
-    if given.replicas < 1:
-        parser.error("--replicas must be at least 1")
+    if given.replicas < 1 or (given.threads is not None and given.threads < 1):
+        parser.error("--replicas and --threads must be at least 1")
     given.threads = given.threads or cpus.threads_for(given.replicas)
     given.provider = given.provider or ("cpu" if given.gpu_id is None else "cuda")
     given.gpu_id = given.gpu_id or 0

@@ -99,6 +99,7 @@ def test_a_contract_names_the_model_and_keys_are_asked_for(tmp_path: Path, start
     [
         (["--host", "0.0.0.0"], "name keys with --require-key"),
         (["--gpu-id", "0"], "provider cuda was asked for, but this onnxruntime has only"),
+        (["--threads", "0"], "--replicas and --threads must be at least 1"),
         (["--provider", "Nonsense"], "provider Nonsense was asked for"),
         (["--require-key", "/nonexistent"], "cannot be read"),
         (["--contract", "wrong.yaml"], "spec.inputs[0].shape"),

@@ -13,7 +13,11 @@ from tests.cast import Cast
 pytestmark = pytest.mark.django_db
 
 ARGO = (Path(__file__).parents[1] / "rollouts" / "foreign" / "argo-canary.yaml").read_text()
-PLAN = {"steps": [{"setWeight": 10}, {"setWeight": 100}], "sticky": {"by": "tenant"}}
+PLAN = {
+    "steps": [{"setWeight": 10}, {"setWeight": 100}],
+    "sticky": {"by": "tenant"},
+    "deadline": {"step": "1h"},
+}
 
 
 def test_a_strategy_is_written_read_changed_and_deleted(cast: Cast) -> None:
@@ -22,6 +26,7 @@ def test_a_strategy_is_written_read_changed_and_deleted(cast: Cast) -> None:
     address = ada.post("/strategies/new", typed)["Location"]
     text = ada.get(address).content.decode()
     assert "Send 10 % to the new version" in text
+    assert "Deadlines: a step 1h at most, then abort." in text
     assert "Each tenant stays with the version it met." in text
     changed = json.dumps({"steps": [{"setWeight": 5}]})
     assert ada.post(f"{address}/edit", {"text": changed, "revision": "1"})["Location"] == address
